@@ -24,6 +24,7 @@ from rltop.model import Record, RunState
 from rltop.model.table_rows import is_job_log, log_of
 from rltop.regex import regex
 from rltop.run.places import logs_beside
+from rltop.run.sniff import TRAINING
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
@@ -186,13 +187,20 @@ def own_logs(run: Silent) -> list[str]:
         is_of_job = is_named_alike or is_job_log(name)
         if not stat.S_ISREG(seen.st_mode) or after_s < -run.slack_s or (after_s > SOON_S and not is_of_job):
             continue
-        if seen.st_mtime > latest_s:
+        if seen.st_mtime > latest_s or not (is_of_job or _is_of_training(path)):
             continue
         # Of the logs of several jobs the newest one is the run's.
         kept = found.get(_pattern(path))
         if kept is None or (seen.st_mtime, path) > kept:
             found[_pattern(path)] = seen.st_mtime, path
     return [path for _, path in found.values()]
+
+
+def _is_of_training(path: str) -> bool:
+    """Does a log whose name tells nothing say anything that is of a training, at its beginning or its end?"""
+    with suppress(OSError, ValueError), open_regular(path) as file:
+        return TRAINING.search(file.read(END_BYTES) + last_bytes(file, END_BYTES)) is not None
+    return False
 
 
 def _pattern(name: str) -> str:

@@ -64,7 +64,7 @@ _TEXTS = regex(
     rb'\s*:\s*["\[{]'
 )
 """What a dataset has in each row; where such rows have no step they are no history."""
-_TRAINING = regex(
+TRAINING = regex(
     rb"\b(?:train(?:er|ing|_\w+)?|rollouts?|epochs?|rewards?|policy|checkpoints?|grpo|ppo|dpo|kto|sft|rlhf|torchrun)\b",
     re.IGNORECASE,
 )
@@ -186,7 +186,7 @@ def _why_not_console(path: str, data: bytes) -> str:
 
     if writers_in(io.BytesIO(data)):
         return ""
-    if decoder.failure and (is_job_log(path) or _TRAINING.search(data)):
+    if decoder.failure and (is_job_log(path) or TRAINING.search(data)):
         return DIED
     counts = decoder.counts
     if counts.first_stepless:

@@ -97,6 +97,8 @@ def test_the_log_of_a_run_that_was_copied_days_later_is_its_own(tmp_path: Path) 
 
 NOT_OURS: list[tuple[str, dict[str, tuple[str, float]]]] = [
     ("it ended well", {"slurm-1.out": (START + "saved\n", 5.0)}),
+    ("it says nothing of a training",
+     {"plots.log": (f"drawing\n{TRACE.replace('train', 'plot')}ValueError: no data\n", 5.0)}),
     ("it is that of another program",
      dict.fromkeys(("pytest.out", "build.log", "pip-install.log", "eval_gsm8k.log"), (DIED, 5.0))),
     ("it is older than the metrics", {"slurm-1.out": (DIED, -3_600.0)}),
