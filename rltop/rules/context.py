@@ -492,10 +492,6 @@ class RuleContext(Cloned):
         rows = list(self.recent)[-1 - count : -1]
         return [row.values[metric] for row in rows if metric in row.values]
 
-    def baseline(self, metric: str) -> float | None:
-        """What a metric of `BASELINES` was early in the segment; None while there are too few values."""
-        return self.baselines[metric].value
-
     def _learn(self, values: Mapping[str, float]) -> None:
         for name in self._unlearnt:
             if name in values:

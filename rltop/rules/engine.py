@@ -49,7 +49,7 @@ class Incidents(State):
 
     _count = 0
     _open: list[_Together] = []
-    _known: dict[int, Incident] = {}
+    known: dict[int, Incident] = {}
 
     def join(self, rule: str, group: str, record: int, step: int, *, is_dated: bool) -> tuple[Incident, int]:
         """Put an alarm into the incident that it belongs to, or into a new one: that, and the record of its onset."""
@@ -61,23 +61,20 @@ class Incidents(State):
             if record < one.first:
                 incident = Incident(incident.number, rule, step)
             self._open[i] = _Together(incident, group, first, max(one.last, record), one.is_dated or is_dated)
-            self._known[incident.number] = incident
+            self.known[incident.number] = incident
             return incident, first
         self._count += 1
         incident = Incident(self._count, rule, step)
         self._open = [*self._open[1 - _HELD :], _Together(incident, group, record, record, is_dated)]
-        self._known[self._count] = incident
+        self.known[self._count] = incident
         return incident, record
 
     def reach_back(self, number: int, rule: str, record: int, step: int) -> None:
         """Begin an incident no later than another part of a rule that is in it."""
         for i, one in enumerate(self._open):
             if one.incident.number == number and record < one.first and not one.is_dated:
-                self._known[number] = incident = Incident(number, rule, step)
+                self.known[number] = incident = Incident(number, rule, step)
                 self._open[i] = one._replace(incident=incident, first=record)
-
-    def get(self, number: int) -> Incident | None:
-        return self._known.get(number)
 
 
 WARM_UP_RECORDS = 30
@@ -348,10 +345,7 @@ class Engine(Cloned):
         """
         if rule not in registry.NAMED:
             raise KeyError(rule)
-        if is_muted:
-            self._muted.add(rule)
-        else:
-            self._muted.discard(rule)
+        (self._muted.add if is_muted else self._muted.discard)(rule)
 
     @property
     def muted(self) -> frozenset[str]:
@@ -383,8 +377,8 @@ class Engine(Cloned):
         found = verdict_of(state, *_subject(state, self.rules.identity), self._context)
         level, worst = (self.rules.shown_level(found.said_by, one) for one in (found.level, found.worst))
         beside = self._beside(state) if state.is_firing else []
-        also = [Beside(one.spec.id, one.spec.title, one.since_step) for one in beside]
-        found = found._replace(incident=self._incidents.get(state.incident), level=level, worst=worst, also=tuple(also))
+        also = tuple([Beside(one.spec.id, one.spec.title, one.since_step) for one in beside])
+        found = found._replace(incident=self._incidents.known.get(state.incident), level=level, worst=worst, also=also)
         return advise(found, self._context.checkpoints.before(state.since_step), is_followed=self._is_followed(state))
 
     def _is_followed(self, state: AlertState) -> bool:

@@ -160,7 +160,7 @@ class EntropySurge(Detector):
             if is_jump and usual > 0.0:
                 is_jump = math.log(value / usual) > thresholds["sigmas"] * log_spread_of(window.values)
         window.push(value)
-        base, is_high = context.baseline("entropy"), False
+        base, is_high = context.baselines["entropy"].value, False
         if base is not None and thresholds["high"] * RELEASE < value < _SEQUENCE_SUM:
             held = self.held_part(WARN)
             is_high = value > thresholds["high"] * held and value > thresholds["rise"] * held * base
@@ -184,7 +184,6 @@ class Exhausted(Detector):
     """E3: entropy near 0 for long, and validation no longer improving; one that was never anything but 0 is none."""
 
     is_measured = False
-
     best = -math.inf
     flat_for = 0
 

@@ -41,7 +41,7 @@ class Truncation(Detector):
             self.least = value
         if value <= thresholds["warn"] * RELEASE and value <= thresholds["rise"] * RELEASE:
             return QUIET
-        base = context.baseline("truncated_frac")
+        base = context.baselines["truncated_frac"].value
         if value > thresholds["crit"]:
             reward = context.reward
             is_learning = reward.count and reward.is_improving and self.holds < CRIT
@@ -82,7 +82,7 @@ class LengthExplosion(Detector):
         return Finding(CRIT if is_cut or is_hurt else WARN, value, usual, warn * usual, words=(BEFORE,))
 
     def _against_baseline(self, value: float, context: RuleContext) -> Finding:
-        base = context.baseline("response_len_mean")
+        base = context.baselines["response_len_mean"].value
         if base is None or base <= 0.0 or value <= self.thresholds["grown"] * base:
             return QUIET
         reward = context.reward
@@ -126,7 +126,7 @@ class LengthCollapse(Detector):
     """T3: mean length less than half of its baseline; a note where reward and evaluations have risen."""
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        if (base := context.baseline("response_len_mean")) is None:
+        if (base := context.baselines["response_len_mean"].value) is None:
             return QUIET
         line, nothing = self.thresholds["warn"] * base, self.thresholds["crit"] * base
         if value >= line / self.hysteresis:

@@ -54,7 +54,7 @@ class RewardFromLength(Detector):
             self.flat_for += 1
             if score > self.best:
                 self.best, self.reward_then, self.flat_for = score, context.reward.usual, 0
-        base, reward, thresholds = context.baseline("response_len_mean"), context.reward, self.thresholds
+        base, reward, thresholds = context.baselines["response_len_mean"].value, context.reward, self.thresholds
         if length is None or reward.value is None:
             return None
         if base is None or not reward.has_gained:
@@ -188,7 +188,7 @@ class SpentOnHack(Detector):
         part = self._dead_part(context)
         if part or context.reward.is_solved:
             return part
-        length, base = values.get("response_len_mean"), context.baseline("response_len_mean")
+        length, base = values.get("response_len_mean"), context.baselines["response_len_mean"].value
         if length is not None and base is not None and length < thresholds["shorter"] * base:
             return f"completions {number(base)} → {number(length)} tokens"
         spread, usual = _length_spread(values), self.spread.value
