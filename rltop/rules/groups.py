@@ -287,16 +287,14 @@ class AdvantageScale(Detector):
             is_far = size > factor * usual > 0.0
         if size > 0.0:
             sizes.push(size)
-        if (is_far or self.extreme.bits) and self.extreme.push(is_far) and is_far:
-            return Finding(WARN, size, usual, factor * usual, words=("largest",))
-        return None
+        lasts = (is_far or self.extreme.bits) and self.extreme.push(is_far) and is_far
+        return Finding(WARN, size, usual, factor * usual, words=("largest",)) if lasts else None
 
     def _beyond(self, size: float, group_size: int) -> Finding | None:
         bound = largest_advantage(group_size) + self.thresholds["slack"]
         is_beyond = size > bound
-        if (is_beyond or self.beyond.bits) and self.beyond.push(is_beyond) and is_beyond:
-            return Finding(INFO, size, None, bound, words=("bound",))
-        return None
+        lasts = (is_beyond or self.beyond.bits) and self.beyond.push(is_beyond) and is_beyond
+        return Finding(INFO, size, None, bound, words=("bound",)) if lasts else None
 
     def _off_centre(self, mean: float, context: RuleContext) -> Finding | None:
         line = self.thresholds["critic_mean" if context.traits.has_critic else "mean"]
@@ -306,9 +304,8 @@ class AdvantageScale(Detector):
         self.is_centred = self.is_centred or not is_off or context.traits.has_critic
         if not self.is_centred:
             return None
-        if (is_off or self.off.bits) and self.off.push(is_off) and is_off:
-            return Finding(INFO, mean, None, line, words=("mean",))
-        return None
+        lasts = (is_off or self.off.bits) and self.off.push(is_off) and is_off
+        return Finding(INFO, mean, None, line, words=("mean",)) if lasts else None
 
     def subject(self, finding: Finding) -> Subject | None:
         return Subject("adv_mean") if finding.words[0] == "mean" else None

@@ -96,7 +96,6 @@ class StuckAtChance(Detector):
 
     loss_at_start = LN2
     is_margin_logged = True
-
     margins: deque[float] = deque(maxlen=_LONG)
     losses: deque[float] = deque(maxlen=_LONG)
     settled = AfterWarmUp()

@@ -317,8 +317,7 @@ class HeldOutFlat(Detector):
                 source = sources[name] = _EvaluatedSet()
             source.held.append(value)
             source.rewards.append(at)
-            if not 0.0 <= value <= 1.0:
-                source.are_shares = False
+            source.are_shares = source.are_shares and 0.0 <= value <= 1.0
         if at is None:
             return QUIET
         onset = context.onsets.get("validation")
