@@ -47,7 +47,7 @@ MEANINGS = {
     },
     "trinity/trainer": {
         "reward_mean": "critic/score/mean", "kl_old": "actor/ppo_kl", "time_step": "time/train_step",
-        "time_wait_data": "time/read_experience", "seqlen_balanced_max": "global_seqlen/balanced_max",
+        "time_wait_between": "time/read_experience", "seqlen_balanced_max": "global_seqlen/balanced_max",
     },
     "trinity/explorer": {
         "reward_mean": "rollout/reward/mean", "val_score": "eval/gsm8k/accuracy/mean@4",
