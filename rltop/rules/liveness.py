@@ -78,10 +78,6 @@ class Liveness(State):
         self.thresholds = {**LIMITS, **(thresholds or {})}
 
     @property
-    def gaps(self) -> int:
-        return len(self._gaps)
-
-    @property
     def gaps_s(self) -> Sequence[float]:
         """The newest gaps, oldest first."""
         return self._gaps
