@@ -320,8 +320,8 @@ class HeldOutFlat(Detector):
             source.are_shares = source.are_shares and 0.0 <= value <= 1.0
         if at is None:
             return QUIET
-        onset = context.onsets.get("validation")
-        if onset is not None and onset.rule != "R14":
+        self.is_excused = not context.standing.isdisjoint(("R5", "D3"))
+        if self.is_excused:
             self.flat.clear()
             return QUIET
         share, reach = self.thresholds["share"], min(reward.top - reward.bottom, 1.0)

@@ -59,6 +59,14 @@ def test_r14_stands_while_noise_is_all_that_evaluations_gain() -> None:
         assert states and "recovered" not in states, seed
 
 
+def test_r14_says_nothing_of_evaluations_that_fall() -> None:
+    for seed in range(8):
+        draw = random.Random(seed)
+        scores = [0.5 - 0.1 * min(1.0, i / 50) + draw.gauss(0.0, 0.015) for i in range(60)]
+        engine = play(300, reward_mean=rising(0.3, 0.8, 250), val_score=every(5, scores))
+        assert not {"R5", "R14"} <= {one.rule for one in engine.verdicts if one.is_active}, seed
+
+
 def test_r14_ends_when_the_evaluation_follows() -> None:
     scores = [*wobble(0.31, 0.015, 3)[:10], 0.4, 0.45, 0.5, 0.55, 0.6]
     late = play(150, reward_mean=rising(), val_score=every(10, scores))
