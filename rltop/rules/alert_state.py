@@ -209,7 +209,7 @@ class AlertState(Cloned):
         far, standing = _CLEARLY * beyond(finding), self.standing
         if far > self._loud:  # noqa: PLR1730 - twice as fast as max(), and this is asked of all that stands
             self._loud = far
-        if not (standing.side and standing.is_within(finding)) and not isinstance(standing, Departure):
+        if not (standing.side and standing.is_within(finding, or_alike=True)) and not isinstance(standing, Departure):
             # Otherwise the baseline of a later finding may have learned what it is compared with.
             self.finding, self.finding_record = finding, record
 

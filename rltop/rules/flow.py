@@ -97,7 +97,7 @@ class Waiting(Detector):
         here = [side for side in here if not side.is_calm]
         if not here:
             return QUIET
-        waits = goodput.judge(self.recent.all_of, self._since)
+        waits = goodput.judge(self.recent.all_of, lambda word: self.word_since if word == self.word else None)
         found = [self._judge(side, waits, context.record) for side in here]
         most = worst(*found)
         if most is not None and most is not QUIET:
@@ -125,9 +125,6 @@ class Waiting(Detector):
         is_known = not is_trainer or waits.training != "waiting"
         level = WARN if is_known and share >= thresholds["warn"] else INFO
         return Finding(level, share, None, thresholds["info"], words=words)
-
-    def _since(self, word: str) -> int | None:
-        return self.word_since if word == self.word else None
 
     def headline(self, finding: Finding) -> str:
         was = "" if finding.baseline is None else f" (baseline {share(finding.baseline)})"

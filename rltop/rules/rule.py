@@ -369,9 +369,15 @@ class Line(Detector):
             return QUIET
         for level, line in self.lines:
             held = self.held_part(level) if self.is_held else 1.0
-            if value < line / held if self.is_below else value > line * held:
+            part = 1.0 + alike(line) if held == 1.0 else held
+            if value < line / part if self.is_below else value > line * part:
                 return Finding(level, value, None, line)
         return QUIET
+
+
+def alike(line: float) -> float:
+    """The part of a line by which a value may be beyond it and is still written like it: 5.0 %, or 1.02."""
+    return 0.01 if abs(line) < 1.0 else 0.005
 
 
 START_VALUES, _MINIMUM = 8, 5

@@ -16,7 +16,7 @@ from typing import Self
 from rltop.catalog.metrics import CATALOG, spoken_title
 from rltop.model import Level, Observation, Settled, Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import OK, WARN, Detector, Finding, RuleSpec
+from rltop.rules.rule import OK, WARN, Detector, Finding, RuleSpec, alike
 from rltop.stats.change import usual_of
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
@@ -289,9 +289,11 @@ class Standing(Cloned):
         """Take note of the absolute line that was crossed."""
         self.side, self._line = (value > line) - (value < line), line
 
-    def is_within(self, finding: Finding) -> bool:
+    def is_within(self, finding: Finding, *, or_alike: bool = False) -> bool:
         """Whether a finding is inside the absolute line that was crossed, and only held by hysteresis."""
-        return finding.threshold is not None and self.side * (finding.value - finding.threshold) < 0.0
+        line = finding.threshold
+        part = 0.0 if line is None or not or_alike else alike(line)
+        return line is not None and self.side * (finding.value - line) < part * abs(line)
 
     def is_beyond(self, value: float) -> bool:
         return self.side * (value - self._line) > 0.0

@@ -18,7 +18,7 @@ from rltop.formats.jsonl import JsonlDecoder
 from rltop.resources import folder
 from rltop.rules import registry
 from rltop.rules.engine import Engine
-from rltop.rules.options import EngineOptions, threshold_fault
+from rltop.rules.options import EngineOptions
 from rltop.run.pipeline import Pipeline
 from rltop.run.rule_runner import RuleRunner
 from rltop.store.stream import Stream
@@ -98,5 +98,5 @@ def test_a_number_that_is_no_threshold_is_refused(rule: str, name: str, value: f
 def test_a_line_that_is_never_crossed_is_a_threshold() -> None:
     fine = {"O6": {"warn": math.inf}, "C1": {"far": -math.inf, "warn": 0}, "O9": {"wait": 0}, "G1": {"most": 0.5}}
     EngineOptions(rules=fine)
-    assert threshold_fault("G1", "most", 0.5, {}) is None
+    assert registry.threshold_fault("G1", "most", 0.5, {}) is None
     EngineOptions(rules={"O3": {"n": 31, "m": 31}})
