@@ -251,11 +251,13 @@ class Evidence(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """Another part of the same rule that stands as well; `id` is its own."""
+    """Another part of the same rule that stands as well; `id` is its own, `metric` what it is about."""
 
     id: str
     title: str
     since_step: int
+    level: Level
+    metric: str
 
     @property
     def words(self) -> str:

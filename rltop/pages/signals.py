@@ -211,11 +211,16 @@ def _raw_beginning(stream: Stream, key: str, at: int | None) -> Beginning:
 
 
 def worst_verdict(snapshot: Snapshot, metric: str, key: str = "") -> Verdict | None:
-    """The worst active alert of this stream on a metric or its key."""
+    """The worst active alert of this stream on a metric or its key; one with several parts is on the metric of each."""
     firing = [
         verdict
         for verdict in snapshot.firing
-        if not verdict.stream and ((metric and verdict.metric == metric) or (key and verdict.key == key))
+        if not verdict.stream
+        and (
+            (metric and verdict.metric == metric)
+            or (key and verdict.key == key)
+            or any(one.metric == metric and one.level >= verdict.level for one in verdict.also)
+        )
     ]
     return max(firing, key=lambda verdict: verdict.level, default=None)
 

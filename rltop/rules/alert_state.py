@@ -360,7 +360,9 @@ class AlertState(Cloned):
             since = self.detector.since or self._lasting.began(established)
             # What was as far out from its first record on, and lasts, began with that.
             is_near = 0 <= since[0] - self.since_record <= TOGETHER_RECORDS
-            if not (established <= self._first.level or (is_near and _is_past(self._first.value, finding))):
+            line = finding.threshold
+            is_past = line is not None and (self._first.value - line) * (finding.value - line) > 0.0
+            if not (established <= self._first.level or (is_near and is_past)):
                 self.since_record, self.since_step = since
         return self._raise(context, EventState.ESCALATED, _beside(self, finding), established)
 
@@ -491,11 +493,6 @@ def beyond(finding: Finding) -> float:
         return math.inf
     factor = value / line
     return factor if factor >= 1.0 else line / value
-
-
-def _is_past(value: float, finding: Finding) -> bool:
-    line = finding.threshold
-    return line is not None and (value - line) * (finding.value - line) > 0.0
 
 
 def _beside(state: AlertState, worse: Finding) -> Finding:

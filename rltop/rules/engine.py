@@ -376,10 +376,13 @@ class Engine(Cloned):
     def _verdict(self, state: AlertState) -> Verdict:
         found = verdict_of(state, *_subject(state, self.rules.identity), self._context)
         level, worst = (self.rules.shown_level(found.said_by, one) for one in (found.level, found.worst))
-        beside = self._beside(state) if state.is_firing else []
-        also = tuple([Beside(one.spec.id, one.spec.title, one.since_step) for one in beside])
+        also = tuple(map(self._also, self._beside(state))) if state.is_firing else ()
         found = found._replace(incident=self._incidents.known.get(state.incident), level=level, worst=worst, also=also)
         return advise(found, self._context.checkpoints.before(state.since_step), is_followed=self._is_followed(state))
+
+    def _also(self, one: AlertState) -> Beside:
+        metric, _ = _subject(one, self.rules.identity)
+        return Beside(one.spec.id, one.spec.title, one.since_step, one.level, metric)
 
     def _is_followed(self, state: AlertState) -> bool:
         """Whether another family of symptoms of learning has begun since, and stands."""

@@ -42,6 +42,7 @@ def test_a_second_part_as_bad_as_the_first_is_no_second_alert() -> None:
     assert (verdict.part, verdict.headline) == ("", shown(ratio)[0].headline)
     assert [one.id for one in verdict.also] == verdict_document(verdict)["also"] == ["P7"]
     assert verdict.also[0].words.endswith("since step 80")
+    assert (verdict.also[0].metric, verdict.also[0].level) == ("group_len_gini", Level.WARN)
     assert not shown(ratio)[0].also and "also" not in verdict_document(shown(ratio)[0])
 
 
