@@ -124,13 +124,14 @@ def _steps_in(folder: Path) -> list[int]:
 
 
 MOST_LOGS = 8
-_NO_LOG = regex(
-    r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*"
-    r"|(?:pytest|tests?|build|make|cmake|pip|conda|install|setup|download|convert|eval\w*|tensorboard|jupyter)"
+_NO_LOG = regex(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
+"""What W&B writes for itself, and event files of TensorBoard."""
+_OF_OTHERS = regex(
+    r"(?:pytest|tests?|build|make|cmake|pip|conda|install|setup|download|convert|eval\w*|tensorboard|jupyter)"
     r"(?:[-_.\d].*)?\.(?:log|out|err|txt)",
     re.IGNORECASE,
 )
-"""What W&B writes for itself, event files of TensorBoard, and what other programs print, by what they are called."""
+"""What other programs print, by what it is called, unless it is called as the run is."""
 _INNER_LOGS = ("files", "logs", "log")
 
 
@@ -145,8 +146,8 @@ def logs_beside(path: str) -> list[str]:
         folders.append(home.parent)
     elif home.parent.name.lower() in LOG_FOLDERS:
         folders.append(home.parent.parent)
-    found = {str(file): seen for folder in folders for file, seen in _log_files(folder)}
     stem = own.name.split(".")[0]
+    found = {str(file): seen for folder in folders for file, seen in _log_files(folder, stem)}
 
     def unlikely(file: str) -> tuple[bool, bool, int]:
         return file != str(own), Path(file).name.split(".")[0] != stem, -found[file].st_mtime_ns
@@ -154,9 +155,10 @@ def logs_beside(path: str) -> list[str]:
     return sorted(found, key=unlikely)[:MOST_LOGS]
 
 
-def _log_files(folder: Path) -> Iterable[tuple[Path, os.stat_result]]:
+def _log_files(folder: Path, stem: str) -> Iterable[tuple[Path, os.stat_result]]:
     for name in names_in(folder):
-        if is_log(name) and not _NO_LOG.fullmatch(name):
+        is_of_other = _OF_OTHERS.fullmatch(name) and name.split(".")[0] != stem
+        if is_log(name) and not (is_of_other or _NO_LOG.fullmatch(name)):
             try:
                 seen = (folder / name).stat()
             except OSError:

@@ -129,6 +129,12 @@ def test_the_likeliest_file_comes_first_and_only_files_that_may_be_read(tmp_path
     (tmp_path / "gone.log").symlink_to(tmp_path / "nowhere")
     found = [Path(path).name for path in logs_beside(str(run))]
     assert found == ["metrics.log", "slurm-12.out", "train.log"]
+    # What other programs are called too is this run's where it is called as the run is.
+    for name in ("eval-1.log", "test-1.log", "test-1.jsonl"):
+        (tmp_path / name).write_text("x\n")
+    for own in ("test-1.log", "test-1.jsonl"):
+        found = [Path(path).name for path in logs_beside(str(tmp_path / own))]
+        assert found[0] == "test-1.log" and "eval-1.log" not in found
 
 
 def test_the_log_of_a_wandb_run_and_the_one_above_a_folder_of_metrics(tmp_path: Path) -> None:
