@@ -154,7 +154,7 @@ def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
 
 def _trouble(snapshot: Snapshot) -> Sentence | None:
     """What comes after every verdict: rows have stopped coming, or an error was logged meanwhile."""
-    if snapshot.source.state is RunState.STUCK and snapshot.part.state_note:
+    if snapshot.source.state in (RunState.STUCK, RunState.WAITING) and snapshot.part.state_note:
         return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
     if snapshot.source.failure.raw and snapshot.source.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
         return Sentence(Label.of(f"error logged after the newest step: {snapshot.source.failure.raw}"), Level.WARN)
@@ -185,10 +185,9 @@ def build_sentence(
     worst = min(loud, key=lambda verdict: verdict.urgency, default=None)
     cost = _cost(timing)
     ending = _lost_or_died(snapshot, worst) if snapshot.at_step is None else None
-    if ending is None and snapshot.at_step is None and snapshot.source.state is RunState.WAITING:
-        ending = Sentence(
-            Label.of(f"{snapshot.part.state_note or 'waiting for rows'}; below is what it held"), Level.WARN
-        )
+    is_emptied = snapshot.source.state is RunState.WAITING and snapshot.stream.rows > 0
+    if ending is None and snapshot.at_step is None and is_emptied:
+        ending = Sentence(Label.of(f"{snapshot.part.state_note}; below is what it held"), Level.WARN)
     is_silence = worst is None or worst.level < Level.WARN or worst.rule == LIVENESS_RULE
     if ending is None and opened is not None and opened.is_stuck and is_silence:
         ending = Sentence(Label.of(f"stuck: {opened.words(0)}"), Level.WARN, Target(TargetKind.WHERE))

@@ -11,6 +11,7 @@ import pytest
 from tables import each_row
 
 from rltop.clock import FakeClock
+from rltop.model import Level
 from rltop.pages.metrics import index_tree
 from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.signals import names_apart
@@ -22,7 +23,7 @@ from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
 from tests.fake_run import run_of, verl_lines
-from tests.run_folders import trinity
+from tests.run_folders import trinity, write_events
 
 BASE = {"actor/pg_loss": 0.1, "actor/grad_norm": 0.5, "critic/score/mean": 0.5, "timing_s/step": 50.0}
 
@@ -134,15 +135,24 @@ def test_what_may_be_above_and_below_zero_is_compared_by_a_difference() -> None:
     assert "×2.0" in norm
 
 
-def test_the_timing_page_shows_where_the_time_of_each_stream_goes(tmp_path: Path) -> None:
+def _shown(job: Path) -> Snapshot:
     clock = FakeClock()
-    session = Session(
-        discover([str(trinity(tmp_path / "job"))]).found,
-        lambda path, lines: DirectFeed(path, clock=clock, last=lines),
-        clock,
-    )
+    session = Session(discover([str(job)]).found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
     session.drain()
-    view = build_timing_page(Snapshot(session.runs[0]))
+    return Snapshot(session.runs[0])
+
+
+def test_a_trainer_that_has_no_row_yet_held_nothing(tmp_path: Path) -> None:
+    job = trinity(tmp_path / "job")
+    (events,) = (job / "monitor/tensorboard/trainer").iterdir()
+    events.unlink()
+    write_events(events.parent, [])
+    sentence = build_overview(_shown(job)).sentence
+    assert "held" not in sentence.text.raw and sentence.level <= Level.INFO
+
+
+def test_the_timing_page_shows_where_the_time_of_each_stream_goes(tmp_path: Path) -> None:
+    view = build_timing_page(_shown(trinity(tmp_path / "job")))
     assert [timing.stream.raw for timing in view.beside] == ["explorer"]
     rows = paint_timing(view, 110, None, UNICODE)
     (title,) = [row for row in rows if "of the explorer" in "".join(piece.text for piece in row.line)]
