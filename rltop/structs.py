@@ -13,6 +13,8 @@ from __future__ import annotations
 from _collections import _tuplegetter  # type: ignore[import-not-found]
 from collections import deque
 from collections.abc import Callable, Hashable
+from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
@@ -166,6 +168,12 @@ if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple  # noqa: PLC0414 - re-exported
 else:
 
+    @cache
+    def _tuple_code(count):
+        """The constructor of a tuple of so many values: to rename its parameters takes a tenth of compiling it."""
+        names = "".join(f"_{place}, " for place in range(count))
+        return eval(f"lambda _cls, {names}: _new(_cls, ({names}))").__code__
+
     class _NamedTupleType(type):
         """Turns the annotations of a class into the places of a tuple."""
 
@@ -191,10 +199,9 @@ else:
 
             As `collections.namedtuple` writes it, without a class around it, which takes most of the time.
             """
-            names = "".join(f"{each}, " for each in cls._fields)
-            made = eval(f"lambda _cls, {names}: _new(_cls, ({names}))", {"_new": tuple.__new__, "__builtins__": {}})
-            made.__defaults__ = tuple(cls._field_defaults.values())
-            made.__name__, made.__qualname__ = "__new__", f"{cls.__qualname__}.__new__"
+            code = _tuple_code(len(cls._fields)).replace(co_varnames=("_cls", *cls._fields))
+            made = FunctionType(code, {"_new": tuple.__new__}, "__new__", tuple(cls._field_defaults.values()))
+            made.__qualname__ = f"{cls.__qualname__}.__new__"
             cls.__new__ = made
             return cls.__new__(cls, *values, **named)
 
