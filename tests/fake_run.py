@@ -63,6 +63,7 @@ class FakeRun:
     left_s: float | None = None
     is_awaited: bool = False
     is_preview: bool = False
+    is_emptied: bool = False
     counts: Counts = field(default_factory=Counts)
     group_size: int | None = None
     records: int = 0

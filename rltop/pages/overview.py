@@ -185,8 +185,7 @@ def build_sentence(
     worst = min(loud, key=lambda verdict: verdict.urgency, default=None)
     cost = _cost(timing)
     ending = _lost_or_died(snapshot, worst) if snapshot.at_step is None else None
-    is_emptied = snapshot.source.state is RunState.WAITING and snapshot.stream.rows > 0
-    if ending is None and snapshot.at_step is None and is_emptied:
+    if snapshot.at_step is None and snapshot.part.is_emptied:
         ending = Sentence(Label.of(f"{snapshot.part.state_note}; below is what it held"), Level.WARN)
     is_silence = worst is None or worst.level < Level.WARN or worst.rule == LIVENESS_RULE
     if ending is None and opened is not None and opened.is_stuck and is_silence:

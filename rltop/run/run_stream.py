@@ -531,10 +531,15 @@ class RunStream:
             has_said_so = self.known.pipeline.decoder.is_finished
             return broken_off(failure) if has_said_so and failure.raw else RunState.FINISHED
         state = self._state_by_age()
-        if status.is_emptied and state in (RunState.LIVE, RunState.QUIET):
+        if self.is_emptied and state in (RunState.LIVE, RunState.QUIET):
             return RunState.WAITING
         is_over = is_dead or self.is_finished
         return broken_off(failure) if is_over and failure.raw else state
+
+    @property
+    def is_emptied(self) -> bool:
+        """Does the file hold nothing any more, of which rows are shown?"""
+        return self.known.feed.status.is_emptied and self.stream.rows > 0
 
     @property
     def is_dead(self) -> bool:

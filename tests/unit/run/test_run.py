@@ -354,6 +354,12 @@ def test_a_file_that_was_truncated_waits_for_rows(tmp_path: Path) -> None:
             pass
         assert run.state is state
         assert ("file truncated" in once_text(Snapshot(run), 100)) == (state is RunState.WAITING)
+    # However long ago: a run of last week whose file begins anew says so too.
+    clock.advance(7 * 86_400)
+    path.write_bytes(b"")
+    while session.step(1e9):
+        pass
+    assert run.state is RunState.ENDED and "file truncated" in once_text(Snapshot(run), 100)
 
 
 def test_the_newest_row_has_its_events_while_it_is_open_and_once_when_it_is_closed() -> None:
