@@ -429,13 +429,15 @@ class WorseAfterRestart(Detector):
 
     def _least_loss(self, left: Left) -> float:
         learned = max(left.learned, self.thresholds["share"] * abs(left.level))
-        least = 0.0 if left.learned > 0.0 else _floor(left.level, self.thresholds)
-        return max(self.thresholds["warn"] * learned, least)
+        return max(
+            self.thresholds["warn"] * learned, 0.0 if left.learned > 0.0 else _floor(left.level, self.thresholds)
+        )
 
     def headline(self, finding: Finding) -> str:
         told: list[str] = []
         for name, value, level in zip(finding.words, finding.extra[::2], finding.extra[1::2], strict=True):
             metric = CATALOG.get(name)
             title, unit = ("the reward", Unit.NONE) if metric is None else (metric.title, metric.unit)
-            told.append(f"{title} {'' if told else 'continues at '}{measure(value, unit)}, was {measure(level, unit)}")
+            how = "" if told else "continues at " if self.since == self.resumed else "is at "
+            told.append(f"{title} {how}{measure(value, unit)}, was {measure(level, unit)}")
         return f"after the restart {'; '.join(told)}"

@@ -339,7 +339,9 @@ def test_r23_a_reward_that_falls_some_records_after_the_restart_is_dated_by_its_
     for record in range(101, 161):
         level = 0.54 if record < 112 else 0.41
         engine.observe(observation(record, {"reward_mean": source.gauss(level, 0.015)}, segment=1, step=record - 20))
-    assert first(engine, "R23").since_step in range(92, 94)
+    alarm = first(engine, "R23")
+    assert alarm.since_step in range(92, 94)
+    assert "the reward is at 0.4" in alarm.message
 
 
 LEVELS = {"entropy": 0.6, "response_len_mean": 400.0, "grad_norm": 0.5, "kl_ref": 0.02, "off_policy_kl": 0.001}
