@@ -122,8 +122,7 @@ class Waiting(Detector):
             if has_risen or 1.0 - share < thresholds["works"] * (1.0 - base):
                 level = CRIT if has_risen and share > thresholds["crit"] else WARN
                 return Finding(level, share, base, None, words=words)
-        is_known = not is_trainer or waits.training != "waiting"
-        level = WARN if is_known and share >= thresholds["warn"] else INFO
+        level = WARN if share >= thresholds["warn"] and (not is_trainer or waits.training != "waiting") else INFO
         return Finding(level, share, None, thresholds["info"], words=words)
 
     def headline(self, finding: Finding) -> str:

@@ -429,9 +429,8 @@ class WorseAfterRestart(Detector):
 
     def _least_loss(self, left: Left) -> float:
         learned = max(left.learned, self.thresholds["share"] * abs(left.level))
-        return max(
-            self.thresholds["warn"] * learned, 0.0 if left.learned > 0.0 else _floor(left.level, self.thresholds)
-        )
+        least = 0.0 if left.learned > 0.0 else _floor(left.level, self.thresholds)
+        return max(self.thresholds["warn"] * learned, least)
 
     def headline(self, finding: Finding) -> str:
         told: list[str] = []
