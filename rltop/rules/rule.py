@@ -376,8 +376,8 @@ class Line(Detector):
 
 
 def alike(line: float) -> float:
-    """The part of a line by which a value may be beyond it and is still written like it: 5.0 %, or 1.02."""
-    return 0.01 if abs(line) < 1.0 else 0.005
+    """The part of a line by which a value may be beyond it and is still written like it: 5.0 %, 0.980 or 1.02."""
+    return min(0.01, 0.0005 / abs(line)) if 0.0 < abs(line) < 1.0 else 0.005
 
 
 START_VALUES, _MINIMUM = 8, 5
