@@ -354,8 +354,7 @@ class ConstantReward(Detector):
         if (high := values.get("reward_max", self.highest)) > self.highest:
             self.highest = high
         if not is_same:
-            self.varied, self.same, self.streak = self.varied + 1, self.same + self.streak, 0
-            self.since = None
+            self.varied, self.same, self.streak, self.since = self.varied + 1, self.same + self.streak, 0, None
             return QUIET
         self.since = self.since or context.place
         self.streak += 1
@@ -364,6 +363,7 @@ class ConstantReward(Detector):
         # A mean can stand at its own top while single completions have earned far more.
         is_best = self.highest - reward.value <= self.thresholds["short"] * (reward.top - reward.bottom)
         if context.is_at_top and is_best:
+            self.since = None
             return QUIET
         has_fallen = reward.is_low and reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
         return Finding(CRIT if has_fallen else WARN, reward.value, reward.best)

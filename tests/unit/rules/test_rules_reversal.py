@@ -255,6 +255,13 @@ def test_r2_one_value_from_one_record_to_the_next_is_not_a_solved_task() -> None
     assert alarms(solved) == []
 
 
+def test_r2_what_falls_from_a_top_is_constant_since_the_fall() -> None:
+    reward = lambda r: min(1.0, r / 40 + 0.1 * (r % 3)) if r < 200 else 0.2  # noqa: E731
+    worst = lambda r: reward(r) - 0.5 * (r < 40)  # noqa: E731
+    event = first(play(205, reward_mean=reward, reward_max=reward, reward_min=worst), "R2")
+    assert (event.record, event.since_step) == (200, 200)
+
+
 def test_r2_waits_longer_where_batches_without_spread_are_usual() -> None:
     few = play(
         120,
