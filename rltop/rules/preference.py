@@ -142,7 +142,7 @@ class StuckAtChance(Detector):
         is_falling = loss < self.loss_at_start - max(sigmas * loss_error, _TRIFLE * thresholds["loss"])
         offs = (loss - self.loss_at_start, loss_error, thresholds["loss"]), (margin, margin_error, thresholds["margin"])
         is_near = all(abs(off) < max(line, sigmas * error) and error < sigmas * line for off, error, line in offs)
-        is_above = loss - self.loss_at_start > max(_CERTAIN * loss_error, thresholds["loss"])
+        is_above = loss - LN2 > max(_CERTAIN * loss_error, thresholds["loss"])
         is_above = is_above and abs(margin) < max(thresholds["margin"], sigmas * margin_error)
         is_logistic = len(self.losses) >= thresholds["above"] and abs((self.first or 0.0) - LN2) < _AT_LN2
         if is_above and (is_logistic or (settled >= thresholds["wait"] and self.coin.is_no_better())):

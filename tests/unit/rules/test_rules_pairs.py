@@ -126,5 +126,7 @@ def test_d1_a_loss_that_stays_above_that_of_chance(seed: int) -> None:
     assert alarms(play(20, Algorithm.DPO, loss=other, **run), "D1") == []
     # Wherever it starts, fifty records whose accuracy is that of chance are enough; sums of four losses are learned.
     assert "above ln 2" in first(play(80, Algorithm.DPO, loss=other, **run), "D1").message
+    # A loss of KTO starts at a half: one above that is not above ln 2.
+    assert alarms(play(80, Algorithm.KTO, loss=lambda r: other(r) - 0.2, **run), "D1") == []
     summed = run | {"dpo_accuracy": lambda r: 0.5 + r / 300 + 0.03 * noise[r - 1]}
     assert alarms(play(80, Algorithm.DPO, loss=lambda r: 4.0 * other(r), **summed), "D1") == []
