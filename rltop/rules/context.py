@@ -488,9 +488,9 @@ class RuleContext(Cloned):
                 self.top_lr = lr
 
     def before(self, metric: str, count: int) -> list[float]:
-        """Its values on the records before this one, the newest `count` of the segment, oldest first."""
-        rows = list(self.recent)[-1 - count : -1]
-        return [row.values[metric] for row in rows if metric in row.values]
+        """The newest `count` of its values on the records before this one, as far as these are held, oldest first."""
+        rows = list(self.recent)[:-1]
+        return [row.values[metric] for row in rows if metric in row.values][-count:]
 
     def _learn(self, values: Mapping[str, float]) -> None:
         for name in self._unlearnt:

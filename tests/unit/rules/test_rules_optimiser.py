@@ -74,6 +74,12 @@ def test_o1_what_is_huge_needs_no_ten_records() -> None:
     assert alarms(play(4, grad_norm=[0.01, 0.02, 5.0, 6.0]), "O1") == []
 
 
+def test_o1_a_loss_in_some_records_only_has_a_usual_value_too() -> None:
+    gradient = lambda r: 8.0 if r == 150 else noisy(0.5, 0.05)(r)  # noqa: E731
+    loss = lambda r: None if r % 10 else 3.0 if r == 150 else noisy(0.1, 0.005)(r)  # noqa: E731
+    assert first(play(160, grad_norm=gradient, loss=loss), "O1").record == 150
+
+
 def test_e3_is_a_warning_only_where_validation_stands_still_too() -> None:
     every_tenth = lambda values: lambda r: values(r) if r % 10 == 0 else None  # noqa: E731
     reward = noisy(0.4, 0.2)
