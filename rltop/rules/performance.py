@@ -41,7 +41,7 @@ class Work(State):
     total: float | None = None
 
     def of(self, values: Mapping[str, float]) -> float | None:
-        """Tokens of this step: its count, else the growth of the run's total, else the mean completion length."""
+        """Tokens of this step: its count, else the growth of the run's total, else the mean length."""
         if (tokens := values.get("total_tokens")) is not None:
             return tokens
         running, before = values.get("num_tokens"), self.total
