@@ -35,7 +35,7 @@ _LOOPS = spellings("""
     policy_loss | loss/policy_gradient_loss | train/loss_actor | rl_loss | act_loss | Actor Loss
     value_loss | value_loss | critic_loss | vf_loss | loss/value | critic/loss | loss/value_function_loss
     value_loss | train/loss_critic | cri_loss | {mean,avg}_{value,critic}_loss | loss/v
-    loss | {mean,avg}_total_loss
+    loss | {mean,avg}_total_loss | epoch_loss
     policy_loss | {mean,avg}_{policy,actor}_loss | loss/pi
     explained_var | explained_variance | explained_var
     # Of several agents the reward of all; that of each is one of its parts.

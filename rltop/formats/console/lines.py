@@ -797,7 +797,7 @@ def _read_more(text: str) -> list[LineMetrics]:
     if line is None:
         return []
     told = {"average_reward_score": line["mean"], "eval_ppl": line["ppl"], "eval_loss": line["loss"]}
-    told |= {"loss": line["epoch"], "eval_acc": line["acc"]}
+    told |= {"epoch_loss": line["epoch"], "eval_acc": line["acc"]}
     told |= {"eval_chosen_score": line["chosen"], "eval_rejected_score": line["rejected"]}
     return [LineMetrics(None, {key: value for key, value in told.items() if value}, is_of_loop=True, is_more=True)]
 

@@ -584,7 +584,7 @@ def test_what_deepspeed_says_stands_beside_the_lines_of_the_loop():
     judge = "chosen_last_scores (higher is better) : 0.25, acc (higher is better) : 0.75"
     records = lines_of(judge, engine.format(470), "Epoch 1/1 with loss 0.5", judge)
     assert [record.step for record in records] == [0, 470, 470, 470]
-    assert row(records[2]) == {"loss": 0.5}
+    assert row(records[2]) == {"epoch_loss": 0.5}, "the mean of an epoch is not the loss of its last step"
     assert row(records[0]) == row(records[3]) == {"eval_acc": 0.75, "eval_chosen_score": 0.25}
 
 
