@@ -325,8 +325,7 @@ class CertainEvaluation(Line):
     """O19: every token of held-out text is foreseen."""
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        is_of_text = context.algorithm is Algorithm.SFT and value >= 0.0
-        return super().look(value, context) if is_of_text else None
+        return super().look(value, context) if context.algorithm is Algorithm.SFT and value >= 0.0 else None
 
 
 class StillEvaluation(Detector):
@@ -334,11 +333,12 @@ class StillEvaluation(Detector):
 
     first: float | None = None
     count = 0
+    untaught = 0.0, 0.69, 0.693, 0.6931  # ln 2 with few digits: pairs of which little has been learned yet
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         self.first = value if self.first is None else self.first
         self.since = self.since or context.place
-        self.count = self.count + 1 if value == self.first and value and self.count >= 0 else -1
+        self.count = self.count + 1 if value == self.first and value not in self.untaught and self.count >= 0 else -1
         if self.count < self.thresholds["evaluations"]:
             return QUIET
         return Finding(WARN, value, None, None, (float(self.count),))

@@ -205,3 +205,6 @@ def test_o19_trap_an_evaluation_loss_that_has_come_to_rest_is_none() -> None:
     falling = lambda r: max(1.2, 2.5 - r / 10)  # noqa: E731
     assert alarms(play(60, Algorithm.SFT, loss=falling, val_loss=every(3, learnt)), "O19") == []
     assert alarms(play(60, Algorithm.SFT, loss=falling, val_loss=every(3, [1.3] * 4)), "O19") == []
+    # Pairs start at ln 2, and few digits hide how they leave it while the learning rate warms up.
+    assert alarms(play(60, Algorithm.DPO, loss=falling, val_loss=every(3, [0.6931] * 20)), "O19") == []
+    assert first(play(60, Algorithm.DPO, loss=falling, val_loss=every(3, [0.69314718] * 20)), "O19").record == 18
