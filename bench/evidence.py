@@ -8,7 +8,7 @@ A FOLDER holds one folder for each log: the file and a `label.json` (`class`, `r
 `missed`: families, any of which would do). MIRROR holds `owner+name/repo`, bare git
 directories: the logs of `judged_logs.csv` are read out of them, at their commit, into
 a folder that is removed; `--table` names another table of that form, `--asked` its
-rows whose `judged_at` is that program. Bytes that were
+rows whose `judged_at` is that program, or one of several. Bytes that were
 judged twice count once, the first judgement of a family holds.
 
 An alarm is a WARN or CRIT that fires or escalates. On a log, an alarm takes the word
@@ -66,7 +66,6 @@ from rltop.rules.registry import FORMER, NAMED
 
 HERE = Path(__file__).resolve().parent
 JUDGED, EVIDENCE = HERE / "judged_logs.csv", HERE.parent / "rltop" / "rules" / "evidence.csv"
-UNSEEN, SCORE = HERE / "unseen_logs.csv", HERE / "unseen_score.csv"
 WORDS = {"useful": "right", "noise": "noise", "false": "false"}
 COUNTS = ("right", "noise", "false", "unjudged", "alone", "lost", "crit", "too loud")
 FIELDS = {"llm": "language models", "classic": "classic RL"}
@@ -126,7 +125,7 @@ def table_rows(table: Path) -> list[dict[str, str]]:
 def fetched(mirror: Path, table: Path, out: Path, asked: str = "") -> Iterator[Log]:
     """The logs of a table whose repository has been fetched, each written to `out` as it is in its commit."""
     for row in table_rows(table):
-        if asked and row["judged_at"] != asked:
+        if asked and row["judged_at"] not in asked.split():
             continue
         git = mirror / row["repository"].replace("/", "+", 1) / "repo"
         done = subprocess.run(
@@ -325,7 +324,9 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--mirror", type=Path, help="fetched repositories, for the logs of judged_logs.csv")
     parser.add_argument("--table", type=Path, default=JUDGED, metavar="CSV", help="judged_logs.csv unless given")
-    parser.add_argument("--asked", default="", metavar="PROGRAM", help="only logs that this program was asked about")
+    parser.add_argument(
+        "--asked", default="", metavar="PROGRAM", help="only logs that this program, or these, were asked about"
+    )
     parser.add_argument("--by", choices=("repository", "log"), default="repository", help="what the totals count")
     parser.add_argument("--new", action="store_true", help="leave out repositories that judged_logs.csv names")
     parser.add_argument("--verbose", action="store_true", help="tell each log that anything is said of")
@@ -353,11 +354,12 @@ def main() -> None:
     print(f"\nTotals, by {arguments.by}:\n\n{written(tables[arguments.by])}")
     if arguments.folders and arguments.mirror and not arguments.new and arguments.table == JUDGED:
         write(EVIDENCE, COLUMNS, rows)
-    if arguments.asked and arguments.mirror and not arguments.folders and arguments.table.resolve() == UNSEEN:
-        scored = table_rows(SCORE)
-        if all(row["asked"] != arguments.asked for row in scored):
+    score = arguments.table.with_name(arguments.table.name.replace("_logs", "_score"))
+    if arguments.asked and arguments.mirror and not arguments.folders and score != arguments.table and score.exists():
+        scored = table_rows(score)
+        if {name for row in scored for name in row["asked"].split()}.isdisjoint(arguments.asked.split()):
             rows = [{"asked": arguments.asked, "by": by} | row for by, table in tables.items() for row in table]
-            write(SCORE, tuple(rows[0]), [*scored, *rows])
+            write(score, tuple(rows[0]), [*scored, *rows])
 
 
 def write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:

@@ -142,6 +142,14 @@ def test_a_table_of_its_own_is_read_out_of_a_repository(warnings: Any, tmp_path:
     assert [totals[name] for name in ("logs", "repositories", "unread", "deaf", "right", "caught of missed")] == [
         "4", "1", "1", "1", "1", "1.0/2",
     ]  # fmt: skip
+    # What a set has scored once stays: later programs have had its logs in sight.
+    unseen, score = tmp_path / "unseen_logs.csv", tmp_path / "unseen_score.csv"
+    asked = ["judged_at", "old", "older", "new", "new"]
+    unseen.write_text("".join(f"{line},{by}\n" for line, by in zip([columns, *lines], asked, strict=True)))
+    score.write_text("asked,by\nold older,log\n")
+    for programs in ("old", "old older", "new", "new"):
+        evidence("--mirror", tmp_path / "mirror", "--table", unseen, "--asked", programs)
+    assert [row.split(",")[0] for row in score.read_text().splitlines()] == ["asked", "old older", *["new"] * 4]
 
 
 def test_a_rule_that_is_a_note_keeps_its_evidence(tmp_path: Path) -> None:
