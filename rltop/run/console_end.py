@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from rltop.run.run import Run
     from rltop.run.whereabouts import FilesSeen
 
+_LOSS = regex(rb"(?<![a-z])loss(?:es)?\b", re.IGNORECASE)
+"""What a loop of one's own prints, where it says nothing else of a training."""
 END_BYTES = 256 * 1024
 """So much of the end of a log is looked through."""
 SLACK_S = (5.0, 60.0)
@@ -199,7 +201,8 @@ def own_logs(run: Silent) -> list[str]:
 def _is_of_training(path: str) -> bool:
     """Does a log whose name tells nothing say anything that is of a training, at its beginning or its end?"""
     with suppress(OSError, ValueError), open_regular(path) as file:
-        return TRAINING.search(file.read(END_BYTES) + last_bytes(file, END_BYTES)) is not None
+        data = file.read(END_BYTES) + last_bytes(file, END_BYTES)
+        return TRAINING.search(data) is not None or _LOSS.search(data) is not None
     return False
 
 

@@ -88,6 +88,12 @@ def test_the_log_beside_the_metrics_may_be_called_as_consoles_are(tmp_path: Path
     assert read(metrics).state is RunState.DIED
 
 
+def test_a_log_that_prints_a_loss_is_that_of_a_training_whatever_it_is_called(tmp_path: Path) -> None:
+    metrics = put(tmp_path, "metrics.jsonl", rows(180))
+    put(tmp_path, "qwen3_4b.log", f"iter 180: loss {1 / 180:.4f}\n{TRACE.replace('train', 'main')}{OOM}\n", at_s=5.0)
+    assert read(metrics).state is RunState.DIED
+
+
 def test_the_log_of_a_run_that_was_copied_days_later_is_its_own(tmp_path: Path) -> None:
     lines = [json.dumps({"step": i, "time": BEGUN_S - 5 * 86_400.0 + i, "loss": 1 / i}) + "\n" for i in range(1, 99)]
     metrics = put(tmp_path, "metrics.jsonl", "".join(lines))
