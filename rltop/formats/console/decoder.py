@@ -751,9 +751,9 @@ class ConsoleDecoder(Decoder):
             found.row["step"], found.total = found.step, None
             step = self._builder.take_step(found.row)
             found.step = step if isinstance(step, int) else None
-        elif found.is_more:
+        elif found.is_more and (found.step is None or (self._loop.last is not None and self._loop_unit != "epoch")):
             is_first = self._loop.last is None and any(map(is_evaluation_key, found.row))
-            found.step = 0 if is_first else self._loop.last
+            found.step, found.total = 0 if is_first else self._loop.last, None
         elif found.is_of_engine and self._loop_unit:
             found.step = self._loop.last
         elif not found.is_of_engine and self._loop_unit not in ("", "epoch", found.unit):

@@ -77,7 +77,7 @@ class LineMetrics:
         total: how many steps there are to be, where the line says so.
         is_of_loop: a line that somebody's own loop prints, not a trainer's.
         is_of_bar: of a progress bar, which may begin anew in every epoch.
-        is_more: a line that adds to the one before it, and has no step of its own.
+        is_more: a line that adds to the one before it; its own step is an epoch, and counts where nothing else does.
         is_over: its step stands last: what is on the next line is of the next step.
         unit: what a loop counts: `step`, or where it names none `episode` or `epoch`.
         is_of_engine: what DeepSpeed says of its own steps, beside the lines of the loop.
@@ -514,7 +514,7 @@ _LOG_LINE = regex(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", 
 _MORE_LINE = regex(
     rf"\s*(?:(?i:average reward score): (?P<mean>{_NUMBER})(?:\s*\| EMA reward score: {_NUMBER})?"
     rf"|ppl: (?P<ppl>{_NUMBER})(?:, loss: (?P<loss>{_NUMBER}))?"
-    rf"|Epoch \d{{1,6}}/\d{{1,6}} with loss (?P<epoch>{_NUMBER})"
+    rf"|Epoch (?P<number>\d{{1,6}})/(?P<of>\d{{1,6}}) with loss (?P<epoch>{_NUMBER})"
     rf"|chosen_last_scores \(higher is better\) : (?P<chosen>{_NUMBER})"
     rf"(?:, rejected_last_scores \(lower is better\) : (?P<rejected>{_NUMBER}))?"
     rf", acc \(higher is better\) : (?P<acc>{_NUMBER}))\s*$"
@@ -799,7 +799,10 @@ def _read_more(text: str) -> list[LineMetrics]:
     told = {"average_reward_score": line["mean"], "eval_ppl": line["ppl"], "eval_loss": line["loss"]}
     told |= {"epoch_loss": line["epoch"], "eval_acc": line["acc"]}
     told |= {"eval_chosen_score": line["chosen"], "eval_rejected_score": line["rejected"]}
-    return [LineMetrics(None, {key: value for key, value in told.items() if value}, is_of_loop=True, is_more=True)]
+    found = LineMetrics(None, {key: value for key, value in told.items() if value}, is_of_loop=True, is_more=True)
+    if line["epoch"]:
+        found.step, found.total, found.unit = int(line["number"]), int(line["of"]), "epoch"
+    return [found]
 
 
 def _read_around_bar(text: str) -> list[LineMetrics]:

@@ -586,6 +586,8 @@ def test_what_deepspeed_says_stands_beside_the_lines_of_the_loop():
     assert [record.step for record in records] == [0, 470, 470, 470]
     assert row(records[2]) == {"epoch_loss": 0.5}, "the mean of an epoch is not the loss of its last step"
     assert row(records[0]) == row(records[3]) == {"eval_acc": 0.75, "eval_chosen_score": 0.25}
+    records = lines_of("Epoch 1/2 with loss 0.5", judge, "Epoch 2/2 with loss 0.25", judge)
+    assert [record.step for record in records] == [1, 1, 2, 2], "where nothing else counts, an epoch does"
 
 
 def test_a_loop_counts_either_steps_or_episodes():
