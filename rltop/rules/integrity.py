@@ -82,7 +82,7 @@ class NonFiniteValue(Detector):
     null_streaks: dict[str, int] = {}
     skipped_at = -math.inf
     record = gradient_streak = 0
-    has_completions = False
+    has_completions, of_evaluation = False, QUIET
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -95,13 +95,13 @@ class NonFiniteValue(Detector):
             self.has_completions = self.has_completions or "response_len_mean" in values
             self.unseen.difference_update([name for name in self.unseen if name in values])
             self.loss_like.learn(context)
+        self.of_evaluation = QUIET if "val_loss" in values else self.of_evaluation
         if not marks:
             self.gradient_streak = 0
-            if self.null_streaks:
-                self.null_streaks = {}
+            self.null_streaks.clear()
             if self.loss_like.streaks:
                 self.loss_like.pass_over(marks, context)
-            return QUIET if values or context.observation.loss_like else None
+            return self.of_evaluation if values or context.observation.loss_like else None
         self.record, self.gradient_streak = record, self.gradient_streak + 1 if "grad_norm" in marks else 0
         if _is_no_update(marks):
             return None
@@ -114,14 +114,16 @@ class NonFiniteValue(Detector):
         self.loss_like.pass_over(marks, context)
         level = max(levels.values())
         if level < WARN:
-            return QUIET
+            return self.of_evaluation
         if self._is_skipped(context, marks):
             return Finding(INFO, 1.0, words=(f"{context.observation.step:,}", "skipped"))
         logged = [name for name in (*FATAL, *SERIOUS) if name in marks]
         ranked = [name for name in logged if marks[name] is not NonFinite.NULL or name not in self.unseen]
         ranked += [name for name, one in levels.items() if one >= WARN and name not in ranked]
         words = [f"{name} is {marks[name].word}" for name in ranked]
-        return Finding(level, float(len(marks)), words=(f"{context.observation.step:,}", *words))
+        found = Finding(level, float(len(marks)), words=(f"{context.observation.step:,}", *words))
+        self.of_evaluation = found if levels.get("val_loss") is level is WARN else QUIET
+        return found
 
     def _is_skipped(self, context: RuleContext, marks: Mapping[str, NonFinite]) -> bool:
         """A step that mixed precision left out, the first within ten records: it touched no weight."""
@@ -139,8 +141,7 @@ class NonFiniteValue(Detector):
         if name == "grad_norm":
             return self._gradient_level(kind)
         if name not in _WATCHED:
-            is_held_out = name == "val_loss" and kind is not NonFinite.NULL
-            return WARN if is_held_out else self.loss_like.level(name, kind)
+            return WARN if name == "val_loss" and kind is not NonFinite.NULL else self.loss_like.level(name, kind)
         if kind is not NonFinite.NULL:
             return CRIT
         if name in self.unseen:

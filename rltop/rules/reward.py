@@ -347,8 +347,7 @@ class ConstantReward(Detector):
     highest = -math.inf
 
     def detect(self, context: RuleContext) -> Finding | None:
-        reward, values = context.reward, context.values
-        is_same = self.is_same(values)
+        reward, values, is_same = context.reward, context.values, self.is_same(context.values)
         if is_same is None or reward.value is None:
             return None
         if (high := values.get("reward_max", self.highest)) > self.highest:

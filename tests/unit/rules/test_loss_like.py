@@ -37,6 +37,11 @@ def test_one_that_was_a_number_a_few_times_only_warns_first() -> None:
 def test_an_evaluation_loss_that_is_nan_is_no_empty_batch() -> None:
     (found,) = [event for event in events(rows(40, "eval_loss", {30})) if event.state.value == "firing"]
     assert (found.level.word, found.step) == ("warn", 30) and "NaN at step 30" in found.message
+    sparse = rows(100, "eval_loss", {30, 40, 50, 60})
+    for step, row in enumerate(sparse, 1):
+        if step % 10:
+            del row["eval_loss"]
+    assert [(one.state.value, one.step) for one in events(sparse)] == [("firing", 30), ("recovered", 72)]
 
 
 def test_last_record_counts() -> None:
