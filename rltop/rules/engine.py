@@ -79,6 +79,7 @@ class Incidents(State):
 
 WARM_UP_RECORDS = 30
 """Records after which the run-start baselines are final."""
+_LEARNED = frozenset({"reward", "validation", "collapse", "loss", "preference", "rm", "critic"})
 _TWO_WRITERS = "two writers in one file: steps go back and forth every few rows; give each writer its own file"
 
 
@@ -304,8 +305,8 @@ class Engine(Cloned):
             if state.is_firing and state.spec.id not in kept and state.spec.id not in beyond:
                 told = self._spoken(state.recover(ended, how), state, ended)
                 happened += [] if told is None else [told[0]]
-                # To see whether it is left again. A policy that begins long before the onset has to learn first.
-                if is_same and (state.spec.group is Group.SYSTEM or 2 * observation.step > state.since_step):
+                # To see whether it is left again. What begins long before the onset has to learn first.
+                if is_same and (state.spec.family not in _LEARNED or 2 * observation.step > state.since_step):
                     kept[state.spec.id] = state
         self.events += happened
         self._context.restart(observation.step if is_same else None)
@@ -381,8 +382,7 @@ class Engine(Cloned):
         return advise(found, self._context.checkpoints.before(state.since_step), is_followed=self._is_followed(state))
 
     def _also(self, one: AlertState) -> Beside:
-        metric, _ = _subject(one, self.rules.identity)
-        return Beside(one.spec.id, one.spec.title, one.since_step, one.level, metric)
+        return Beside(one.spec.id, one.spec.title, one.since_step, one.level, _subject(one, self.rules.identity)[0])
 
     def _is_followed(self, state: AlertState) -> bool:
         """Whether another family of symptoms of learning has begun since, and stands."""
