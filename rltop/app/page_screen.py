@@ -58,7 +58,7 @@ MAX_FILTER_CHARS = 256
 _SKIPPED = (
     ("unreadable_files", "files unreadable"),
     ("bad_lines", "unreadable"),
-    ("cut_evaluations", "evaluations cut off"),
+    ("cut_evaluations", "incomplete evaluations"),
     ("oversize_lines", "too long"),
     ("no_step_lines", "without a step"),
     ("unusable_steps", "steps out of range"),

@@ -416,7 +416,7 @@ def _cursor_text(view: HeaderView, cursor: int) -> str:
 _WORDS = (
     ("unreadable_files", "file cannot be read", "files cannot be read"),
     ("bad_lines", "bad line", "bad lines"),
-    ("cut_evaluations", "evaluation cut off", "evaluations cut off"),
+    ("cut_evaluations", "incomplete evaluation", "incomplete evaluations"),
     ("oversize_lines", "line too long", "lines too long"),
     ("no_step_lines", "line without a step", "lines without a step"),
     ("unusable_steps", "step out of range", "steps out of range"),

@@ -511,7 +511,7 @@ def paint_symptom(snapshot: Snapshot, chain: str, width: int, glyphs: Glyphs) ->
         reading = read_signal(snapshot, signal, 2 * _CURVE_CELLS)
         found.append((MetricRow(signal.metric.title, reading), link.question))
     if not alerts:
-        text, role = f"{glyphs.level(Level.OK)} no alert of this symptom stands at this step", "ok"
+        text, role = f"{glyphs.level(Level.OK)} no alert of this symptom at this step", "ok"
         if not found:
             text, role = "nothing that would tell is logged", "dim"
         elif chain in _SEEN and catalogue_title(_SEEN[chain][0]) in missing:
