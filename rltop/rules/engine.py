@@ -346,7 +346,7 @@ class Engine(Cloned):
         """
         if rule not in registry.NAMED:
             raise KeyError(rule)
-        (self._muted.add if is_muted else self._muted.discard)(rule)
+        self._muted = self._muted | {rule} if is_muted else self._muted - {rule}
 
     @property
     def muted(self) -> frozenset[str]:

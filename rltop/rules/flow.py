@@ -58,11 +58,10 @@ class _Side(State):
     def note(self, context: RuleContext, recent: _Recent, line: float) -> None:
         """Take a record in: does this side wait for `line` of the step or more?"""
         values, (share, *seconds) = context.values, self.names
-        now, step_s = values.get(share), values.get("time_step")
-        if now is None:
+        if (now := values.get(share)) is None:
             waited = max([values[name] for name in seconds if name in values], default=0.0)
-            whole = step_s and step_s + values.get(goodput.WAIT_BETWEEN, 0.0)
-            now = waited / whole if whole else goodput.share_of(recent.newest, self.names) or 0.0
+            step_s = goodput.step_of(values)
+            now = waited / step_s if step_s else goodput.share_of(recent.newest, self.names) or 0.0
         self.calm = 0 if now >= line else self.calm + 1
         if self.calm:
             self.began = None

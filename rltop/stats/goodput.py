@@ -276,12 +276,15 @@ def share_of(recent: Recent, names: Sequence[str]) -> float | None:
     return min(1.0, max(waits) / whole) if whole > 0.0 else None
 
 
+def step_of(values: Mapping[str, float]) -> float:
+    """Seconds of a step with the wait before it, where that is logged apart; 0.0 where no step time is."""
+    step_s = values.get("time_step", 0.0)
+    return step_s + values.get(WAIT_BETWEEN, 0.0) if step_s else 0.0
+
+
 def trainer_wait(values: Mapping[str, float]) -> tuple[float | None, float]:
     """Seconds that the trainer waited for rollouts in a record, None where they are not logged, and of how many."""
-    step_s = values.get("time_step", 0.0)
-    if (waited_s := values.get(WAIT_BETWEEN)) is not None:
-        return waited_s, step_s and step_s + waited_s
-    waited_s = values.get("time_wait_data")
+    step_s, waited_s = step_of(values), values.get(WAIT_BETWEEN, values.get("time_wait_data"))
     if waited_s is None and step_s and "trainer_idle_frac" in values:
         waited_s = values["trainer_idle_frac"] * step_s
     return waited_s, step_s
