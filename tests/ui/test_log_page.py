@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,12 @@ from screens import RECORDED, app_over, page_text, press, screen_of, status_text
 from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
+from rltop.clock import FakeClock
 from rltop.pages.log import LogPage
 from rltop.run.options import IngestOptions
 
 SIZE = (100, 24)
+WRITTEN_S = FakeClock().wall() - 600.0
 
 
 @pytest.fixture
@@ -34,6 +37,9 @@ def run(tmp_path: Path) -> Path:
         "RuntimeError: NCCL communicator was aborted",
     ]
     (tmp_path / "train.log").write_text("\n".join([*lines, ""]))
+    for name in ("metrics.jsonl", "train.log"):
+        # By the clock of the application: a log that is written to later than it tells has not been silent.
+        os.utime(tmp_path / name, (WRITTEN_S, WRITTEN_S))
     return tmp_path / "metrics.jsonl"
 
 
