@@ -201,8 +201,8 @@ class Exhausted(Detector):
             self.flat_for = 0
             return QUIET
         is_stuck = self.flat_for >= self.thresholds["evaluations"] and not context.is_at_top
-        return Finding(WARN if is_stuck else INFO, value, None, self.thresholds["info"])
+        return Finding(WARN if is_stuck else INFO, value, None, self.thresholds["info"], (float(self.flat_for),))
 
     def headline(self, finding: Finding) -> str:
-        stuck = f"; {self.flat_for} evaluations in a row without improvement" if finding.level >= WARN else ""
+        stuck = f"; {finding.extra[0]:.0f} evaluations in a row without improvement" if finding.level >= WARN else ""
         return f"entropy {number(finding.value)} {self.nats}: little exploration left{stuck}"

@@ -85,6 +85,9 @@ def test_e3_is_a_warning_only_where_validation_stands_still_too() -> None:
     reward = noisy(0.4, 0.2)
     stuck = play(120, entropy=0.01, reward_mean=reward, val_score=every_tenth(lambda r: 0.3))
     assert first(stuck, "E3").level is Level.WARN
+    luck = play(125, entropy=0.01, reward_mean=reward, val_score=every_tenth(lambda r: 0.3 if r < 120 else 0.36))
+    (said,) = [verdict.headline for verdict in luck.verdicts if verdict.rule == "E3"]
+    assert "; 0 evaluations" not in said
     moving = play(120, entropy=0.01, reward_mean=reward, val_score=every_tenth(lambda r: r / 200))
     assert alarms(moving, "E3") == []
 
