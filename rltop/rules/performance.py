@@ -302,7 +302,10 @@ _EVALUATED = ("val_score", "val_loss", "val_acc", "val_best", "val_passk")
 
 
 class _Step(NamedTuple):
-    """A step, or the sum of several: its seconds, those of generation, those in stages, and its work in tokens."""
+    """A step: its seconds, those of generation, those in stages, and its work in tokens; or the sum of several.
+
+    Of a sum `record` is how many they are.
+    """
 
     record: int
     step: int
@@ -312,9 +315,8 @@ class _Step(NamedTuple):
     tokens: float | None = None
 
     def plus(self, other: _Step) -> _Step:
-        return self._replace(
-            seconds=self.seconds + other.seconds, gen=self.gen + other.gen, inside=self.inside + other.inside
-        )
+        seconds, gen, inside = self.seconds + other.seconds, self.gen + other.gen, self.inside + other.inside
+        return self._replace(record=self.record + 1, seconds=seconds, gen=gen, inside=inside)
 
 
 _NONE = _Step(0, 0)
@@ -327,6 +329,7 @@ class SlowNowAndThen(Detector):
     start, per_token = Frozen(), Frozen()
     head: tuple[_Step, ...] = ()
     evaluated: tuple[float, ...] = ()
+    unjudged: deque[int] = deque(maxlen=100)
     line = math.inf
     slow: tuple[tuple[_Step, _Step], ...] = ()
     stalls: tuple[_Step, ...] = ()
@@ -351,6 +354,7 @@ class SlowNowAndThen(Detector):
             return QUIET if seconds > 0.0 else None
         tokens = self.work.of(values)
         if seconds <= 0.0 or self._is_explained(context, seconds):
+            self.unjudged.append(context.record)
             return None
         stages = context.observation.stages
         inside = sum(stages.values()) - sum([stages.get(name, 0.0) for name in EXTRA_STAGES])
@@ -360,8 +364,7 @@ class SlowNowAndThen(Detector):
             self._learn(one)
         if was_known:
             self._take(one)
-        found = self.found if one.record <= self.until else QUIET
-        return worst(self._stalled(one), found, self._count())
+        return worst(self._stalled(one), self.found if one.record <= self.until else QUIET, self._count())
 
     def _is_explained(self, context: RuleContext, seconds: float) -> bool:
         """A checkpoint, an evaluation in this step or the one before, by the clock, or a rollout that is used again."""
@@ -379,13 +382,9 @@ class SlowNowAndThen(Detector):
 
     def _holds_no_evaluation(self, seconds: float) -> bool:
         """Whether evaluations are known to lie outside the step time, so that this record is one like the others."""
-        base = self.start.value
-        if self.is_outside or self.start.is_final:
-            return self.is_outside
-        if base is not None:
-            usual = sum(one <= _RAISED * base for one in self.evaluated)
-            self.is_outside = usual >= _EVALUATIONS and usual == len(self.evaluated)
-        if not self.is_outside:
+        if not self.is_outside and not self.start.is_final:
+            most = _RAISED * (self.start.value or 0.0)
+            self.is_outside = len(self.evaluated) >= _EVALUATIONS and max(self.evaluated) <= most
             self.evaluated = (*self.evaluated, seconds)
         return self.is_outside
 
@@ -423,29 +422,29 @@ class SlowNowAndThen(Detector):
         self.slow = (*self.slow, (one, self.between))[-keep:]
         self.between = _NONE
         records = [each.record for each, _ in self.slow]
-        gaps = {after - before for before, after in pairwise(records)}
+        gaps = [after - before for before, after in pairwise(records)] or [1]
+        due, apart = {*range(records[0], one.record + 1, min(gaps))}, max(2, self.thresholds["apart"])
         self.found = QUIET
-        if len(self.slow) == keep and len(gaps) == 1 and min(gaps) >= max(2, self.thresholds["apart"]):
-            period = gaps.pop()
-            self.found, self.until = self._periodic(one, period), one.record + int(_LATE * period)
+        if len(self.slow) == keep and min(gaps) >= apart and {*records} <= due <= {*records, *self.unjudged}:
+            self.found, self.until = self._periodic(one, min(gaps)), one.record + int(_LATE * max(gaps))
 
     def _periodic(self, one: _Step, period: int) -> Finding:
         """Slow steps that are as far from each other as ever: what they add to the time."""
         thresholds, between = self.thresholds, self.slow[-1][1]
-        typical = between.seconds / (period - 1)
+        typical = between.seconds / max(between.record, 1)
         if typical <= 0.0 or (one.gen > 0.5 * one.seconds and between.gen < 0.1 * one.gen):
             return QUIET  # the others generate nothing: this is the step with the rollout
         taken = self.slow[1:]
         mean = sum([each.seconds for each, _ in taken]) / len(taken)
         share = (mean - typical) * len(taken) / sum([each.seconds + rest.seconds for each, rest in taken])
         # No checkpoint or evaluation that nobody logs takes its time in a stage of the step.
-        is_inside = one.inside - between.inside / (period - 1) > _MOST * (one.seconds - typical)
+        is_inside = one.inside - between.inside / max(between.record, 1) > _MOST * (one.seconds - typical)
         line = thresholds["inside" if is_inside else "costs"]
         if share < thresholds["info"]:
             return QUIET
         level = WARN if share >= line and typical >= thresholds["short_s"] else INFO
-        steps = one.step - self.slow[-2][0].step
-        return Finding(level, mean, typical, None, (share, float(steps)), ("periodic",))
+        steps = (one.step - self.slow[0][0].step) * period / (one.record - self.slow[0][0].record)
+        return Finding(level, mean, typical, None, (share, steps), ("periodic",))
 
     def _stalled(self, one: _Step) -> Finding:
         """Steps of a multiple of the usual time, now and then, that together are much of the time of a hundred."""
@@ -487,7 +486,8 @@ class SlowNowAndThen(Detector):
             return f"{often} ({duration(lost)} lost): {longest}; the rest {duration(base)}"
         share, period = finding.extra
         often = f"every {_ordinal(int(period))} step takes {number(slow / base)}×: {percent(share)} of the time"
-        return f"{often} ({duration(slow)}, the rest {duration(base)}); no checkpoint or evaluation logged there"
+        unlogged = "checkpoint" if self.is_outside else "checkpoint or evaluation"
+        return f"{often} ({duration(slow)}, the rest {duration(base)}); no {unlogged} logged there"
 
 
 def _ordinal(count: int) -> str:

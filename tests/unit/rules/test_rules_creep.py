@@ -120,6 +120,12 @@ def test_every_tenth_step_is_named_with_its_share() -> None:
     assert event.message.startswith("every 10th step takes 9.02×: 44.5 % of the time")
 
 
+def test_every_tenth_step_is_named_between_evaluations_of_another_rhythm() -> None:
+    taken = lambda record: tenth(record) + 40.0 * (record % 15 == 0)  # noqa: E731
+    event = first(play(130, time_step=taken, time_eval=lambda r: 40.0 if r % 15 == 0 else None), "P16")
+    assert "every 10th step" in event.message and event.record <= 80
+
+
 def test_the_periodic_cost_ends() -> None:
     engine = play(90, time_step=lambda record: tenth(record) if record < 62 else noisy(30.0, 0.03)(record))
     assert first(engine, "P16")
