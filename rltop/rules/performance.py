@@ -525,6 +525,7 @@ class AuxiliaryStage(Detector):
     """P12: a stage other than generation and update takes too much of the step, or many times what it took."""
 
     is_about_word = True
+    seen = 0
     stages: dict[str, _Stage] = {}
     evaluated: deque[float] = deque(maxlen=100)
     others: deque[float] = deque(maxlen=100)
@@ -536,7 +537,8 @@ class AuxiliaryStage(Detector):
             seconds, own = values.get("time_eval", 0.0), own_time(context.observation)
             self.evaluated.append(seconds)
             self.others.append(step if own == step else max(step - seconds, 0.0))
-        if not step or (context.record > _KNOWN_RECORDS and context.record % _EVERY):
+        self.seen += bool(step)
+        if not step or (self.seen > _KNOWN_RECORDS and self.seen % _EVERY):
             return None
         found = [self._judge(name, values[name], step) for name in _LINES if name in values]
         if len(self.evaluated) >= self.thresholds["evaluated"]:
@@ -567,6 +569,7 @@ class AuxiliaryStage(Detector):
         elif early is not None and stage.latest.most > thresholds["grown_s"]:
             grown = max(thresholds["grown_s"], thresholds["grown"] * early)
             if stage.latest.median > grown:
+                share = share if share <= 1.0 else share / (1.0 + share)
                 return Finding(WARN, share, None, None, (seconds, early), (name,))
         line = thresholds[_LINES[name]]
         if share <= line or share > 1.0:

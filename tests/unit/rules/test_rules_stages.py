@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from observations import alarms, first, noisy, play
 
 from rltop.model import Level
@@ -81,6 +83,15 @@ def test_p12_weight_sync_jumps_or_grows() -> None:
     configured = play(90, time_step=10.0, time_weight_sync=noisy(3.0))
     assert alarms(configured) == []
     assert levels(configured, "P12") == {Level.INFO}
+
+
+def test_p12_a_slow_sync_is_seen_wherever_the_step_is_told() -> None:
+    """In every fourth row, as of four updates a step, and beside a step time that leaves it out."""
+    sync, begins = (lambda r: noisy(4.0 if r < 160 else 60.0)(r)), lambda r: r % 4 == 1
+    rare = {"time_step": lambda r: 100.0 if begins(r) else None, "time_weight_sync": lambda r: begins(r) and sync(r)}
+    assert first(play(400, **rare), "P12").record <= 200
+    beside = play(300, time_step=noisy(40.0, 0.02), time_weight_sync=sync)
+    assert re.search(r": [56]\d\S* % of step time$", first(beside, "P12").message)
 
 
 def test_p12_a_side_stage_takes_over() -> None:
