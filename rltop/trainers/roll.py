@@ -36,7 +36,9 @@ _ALIASES = spellings("""
     clip_frac_value | critic/clipfrac
     response_len_mean | token/response_length/mean | tokens/response_length/mean | rollout/response_length/mean
     response_len_{max,min} | token/response_length/{} | tokens/response_length/{}
-    truncated_frac | token/total_response_length/clip
+    is_ratio_mean | actor/train_infer_ratio_token_mean
+    is_clip_frac | actor/is_weight_clipfrac
+    rollout_masked_frac ×-1 +1 | actor/train_infer_final_mask_mean
     prompt_len_mean | token/prompt_length/mean
     zero_std_count | scheduler/query_filter_count | scheduler/group_filter_count
     throughput | system/tps
@@ -111,6 +113,7 @@ DIALECT = Dialect(
         namespace=("time/",),
     ),
     hidden=("system/step",),
+    misleading=(("token/*_response_length/clip", "How many completions of the batch were cut, not their share."),),
     training_keys=("actor/*", "actor_train/*", "critic/*", "time/step_train"),
     traits=(
         TraitEvidence("has_critic", ("critic/loss",)),

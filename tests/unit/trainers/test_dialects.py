@@ -394,3 +394,10 @@ def test_timing_plans_name_parents_that_exist(dialect: Dialect) -> None:
         return
     names = {stage.name for stage in dialect.timing.stages}
     assert all(stage.parent in {"", *names} for stage in dialect.timing.stages)
+
+
+def test_a_count_of_cut_completions_is_no_share_of_them() -> None:
+    """ROLL sums them: one of a batch is not all of it."""
+    keys = ["actor/pg_loss", "actor/policykl", "time/step_total", "critic/rewards/mean"]
+    counted = "token/total_response_length/clip"
+    assert "truncated_frac" not in found([*keys, counted]).signals
