@@ -24,7 +24,16 @@ _OWN = (
 
 _ORCHESTRATOR = stages(
     "time/{}",
-    *("wait_for_policy", "wait_for_ckpt", "generate_completions", "teacher_logprobs", "parallel_preprocess", "pack"),
+    *(
+        "wait_for_policy",
+        "wait_for_ckpt",
+        "wait_for_weight_ckpt",
+        "update_weights",
+        "generate_completions",
+        "teacher_logprobs",
+        "parallel_preprocess",
+        "pack",
+    ),
     lane=1,
 )
 
@@ -33,14 +42,15 @@ _ALIASES = spellings("""
     reward_mean | reward/%/mean | Reward
     reward_std | reward/std
     mixed_group_frac | train/agg/all/%/solved_some
-    zero_std_frac ×-1 +1 | train/agg/all/%/solved_some | effective_batch_size/all
+    zero_std_frac ×-1 +1 | train/agg/all/%/solved_some | effective_batch_size/all | batch/effective_batch_size
     all_good_frac | train/agg/all/%/solved_all | solve_all/all | batch/solve_all
     all_bad_frac | train/agg/all/%/solved_none | solve_none/all | batch/solve_none
     response_len_mean | train/agg/effective/num_output_tokens/mean | decode_len/all/mean | decode_len/mean
     response_len_max | train/agg/effective/num_output_tokens/max | decode_len/all/max
+    response_len_{mean,max,min} | completion_len/{}
     response_len_{min,p90} | train/agg/effective/num_output_tokens/{}
     total_len_mean | seq_len/all/mean | seq_len/mean | Seq. Length
-    prompt_len_mean | train/agg/effective/num_input_tokens/mean | prefill_len/all/mean
+    prompt_len_mean | train/agg/effective/num_input_tokens/mean | prefill_len/all/mean | prompt_len/mean
     truncated_frac | train/agg/effective/%/is_truncated/mean | train/agg/effective/is_truncated/mean
     truncated_frac | is_truncated/all/mean | is_truncated/mean | Truncation
     aborted_frac | train/agg/all/has_error/mean | errored_rollouts/all | Error | train/%/all/has_error/mean
@@ -51,7 +61,10 @@ _ALIASES = spellings("""
     entropy | entropy/all/mean | entropy/mean | entropy/%/mean | Entropy
     kl_ent_ratio | kl_ent_ratio/mean
     kl_teacher | teacher_kl/mean
-    clip_frac | is_masked/mean
+    clip_frac | is_masked/mean | is_clipped/mean
+    ratio_mean | importance_ratio/mean
+    # Called an error, it is the ratio of what the trainer computes to what the sampler told.
+    is_ratio_{mean,max,min} | recomputed_logprob_error/{}
     clip_frac_{low,high} | is_masked_{}/mean
     grad_norm | optim/grad_norm | Grad. Norm
     lr | optim/lr | LR
@@ -64,8 +77,10 @@ _ALIASES = spellings("""
     time_step | time/step
     time_update_actor | time/forward_backward
     time_wait_data | time/wait_for_batch
-    time_wait_policy | time/wait_for_policy | time/wait_for_ckpt | watcher/last_wait_for_ckpt_time
-    time_weight_sync | time/broadcast_weights
+    time_wait_policy | time/wait_for_policy | time/wait_for_ckpt | time/wait_for_weight_ckpt
+    time_wait_policy | watcher/last_wait_for_ckpt_time
+    time_weight_sync | time/broadcast_weights | time/save_weights
+    time_old_log_prob | time/compute_logprobs
     time_save | time/save_ckpt
     time_load_data | time/load_data
     time_prepare | time/pack
@@ -77,6 +92,8 @@ _ALIASES = spellings("""
     mfu | MFU
     val_score | eval/%/effective/*/avg@* | eval/*/avg@* | val_reward/mean
     val_passk | eval/*/pass@*
+    val_response_len | eval/%/effective/num_output_tokens/mean
+    val_truncated_frac | eval/%/effective/is_truncated/mean
     disk_free_frac | system/ckpt_disk_free_ratio
     # Of the dispatcher, the engines and the agents; those of engines and the event loop are sampled by the clock.
     staleness_inflight_{mean,max} | off_policy/in_flight/{} | dispatcher/off_policy/{}
@@ -90,7 +107,7 @@ _ALIASES = spellings("""
     engine_load | concurrency/capacity | concurrency/turnover | concurrency/signal
     param_version | watcher/policy_version
     weight_updates | watcher/update_count
-    time_weight_sync_infer | watcher/last_update_weights_time
+    time_weight_sync_infer | watcher/last_update_weights_time | time/update_weights
     event_loop_lag | event_loop_lag/mean | event_loop_lag/median | event_loop_lag/min
     event_loop_lag_max | event_loop_lag/max | event_loop_lag/p90 | event_loop_lag/p99
     engine_{running,waiting} | inference/%/num_requests_{}/% | inference/%/num_requests_{}
@@ -136,6 +153,7 @@ DIALECT = Dialect(
         step_keys=("time/step",),
         stages=(
             *stages("time/{}", "broadcast_weights", "save_ckpt", "wait_for_batch", "load_data", "forward_backward"),
+            *stages("time/{}", "save_weights", "compute_logprobs"),
             *(stage._replace(name=f"orchestrator: {stage.name}") for stage in _ORCHESTRATOR),
         ),
         namespace=("time/",),

@@ -401,3 +401,10 @@ def test_a_count_of_cut_completions_is_no_share_of_them() -> None:
     keys = ["actor/pg_loss", "actor/policykl", "time/step_total", "critic/rewards/mean"]
     counted = "token/total_response_length/clip"
     assert "truncated_frac" not in found([*keys, counted]).signals
+
+
+def test_prime_rl_of_2025_tells_groups_without_contrast_and_what_the_trainer_computes_differently() -> None:
+    keys = ["time/wait_for_batch", "batch/solve_none", "batch/effective_batch_size", "recomputed_logprob_error/mean"]
+    contrast, ratio = (found(keys).primary(metric) for metric in ("zero_std_frac", "is_ratio_mean"))
+    assert contrast is not None and contrast.read(0.8) == pytest.approx(0.2)
+    assert ratio is not None and ratio.key == "recomputed_logprob_error/mean"
