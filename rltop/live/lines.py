@@ -210,6 +210,23 @@ LINES: tuple[LinePattern, ...] = tuple(
         ("Train step", r"\bTrain step (?P<step>\d+)/(?P<total>\d+) done\.", Act.STEP),
     )
     + _rows(
+        "Trinity-RFT",
+        ("Sample data", r"\bSample data for step \d+ started\.", Act.ENTER, "generate", FOR_SAMPLES),
+        ("Training at step", r"\bTraining at step \d+ started\.", Act.ENTER, "train"),
+        ("Training at step", r"\bTraining at step (?P<step>\d+) finished\.", Act.STEP),
+        ("sync_weights at step", r"\bTrainer sync_weights at step \d+ started\.", Act.ENTER, "weight_sync"),
+        ("sync_weights at step", r"\bTrainer sync_weights at step \d+ finished\.", Act.LEAVE),
+        ("Saving checkpoint at", r"\bSaving checkpoint at step \d+", Act.ENTER, "checkpoint"),
+        ("Trainer finished", r"> Trainer finished\.", Act.FINISH),
+    )
+    + _rows(
+        "EasyR1",
+        ("Start generating", r"\bStart generating batch\.\.\.", Act.ENTER, "generate"),
+        ("Finish generating", r"\bFinish generating\.", Act.LEAVE),
+        ("Start validation", r"\bStart validation\.\.\.", Act.ENTER, "validation"),
+        ("Finish validation", r"\bFinish validation\.", Act.LEAVE),
+    )
+    + _rows(
         "tinker",
         ("waiting for rollouts", r"waiting for rollouts \((?P<done>\d+)/(?P<of>\d+) groups", Act.COUNT, "generate"),
     )
@@ -262,7 +279,8 @@ MAIN_FRAME = regex(r"\s*File \"(?!<|(?:/var)?/tmp/)[^\"]{1,400}\", line \d+, in 
 OF_ALL = regex(r"\[(\d+)/(\d+)\]")
 """The count in the title of an outer bar: `[2/3]`."""
 STEP_BARS = regex(
-    r"(?:|Training(?: Step)? Progress|Training Batches Processed|Global Step|Training|Steps?|Train)", re.IGNORECASE
+    r"(?:|Training(?: Step)? Progress|Training Batches Processed|Global Step|Training|(?:Running )?Steps?|Train)",
+    re.IGNORECASE,
 )
 """Titles of bars that count the steps of the run; transformers' has none."""
 OUTER_BARS = regex(r"Episode \[|Epoch", re.IGNORECASE)
