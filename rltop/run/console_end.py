@@ -320,14 +320,14 @@ class EndReader:
         for run, silent in wanted:
             now_s = self._clock.wall()
             is_gone = len(wanted) > _CROWD and now_s - (silent.newest_s or 0.0) >= GONE_S
-            try:
+            found, seen = run.ending, None
+            # A fault in a file that nobody named must not end the program, nor hide how the run ended.
+            with suppress(Exception):
                 found = ending_of(silent, now_s)
                 see = None if is_gone or run.whereabouts is not None or not has_told(silent) else self._see
-                run.seen = None if see is None else see(run, silent)
-            except Exception:
-                # A fault in a file that nobody named must not end the program.
-                continue
-            if found != run.ending or run.seen is not None:
+                seen = None if see is None else see(run, silent)
+            run.seen = seen
+            if found != run.ending or seen is not None:
                 run.ending = found
                 self.count += 1
                 self._notify()

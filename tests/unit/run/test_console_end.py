@@ -67,6 +67,18 @@ def test_the_log_beside_the_metrics_has_the_last_word(tmp_path: Path, count: int
     assert sentence.target is not None and sentence.target.kind is TargetKind.LOG
 
 
+def test_a_fault_in_what_else_is_beside_the_metrics_leaves_the_logs_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("rltop.run.whereabouts.seen", fail)
+    metrics = put(tmp_path, "metrics.jsonl", rows(180))
+    put(tmp_path, "slurm-4711.out", DIED, at_s=5.0)
+    assert read(metrics).state is RunState.DIED
+
+
 def test_a_run_that_died_a_moment_ago_is_no_longer_live_where_the_file_is_read_once(tmp_path: Path) -> None:
     metrics = put(tmp_path, "metrics.jsonl", rows(180))
     put(tmp_path, "slurm-4711.out", DIED, at_s=5.0)
