@@ -142,7 +142,7 @@ def _judged(phases: Phases, now_s: float) -> Where:
     found = _going(phases, now_s, about)
     if failure is None:
         return found
-    return found._replace(unusual=True, cause=f"error logged: {_died_of(failure)}")
+    return found._replace(unusual=True, cause=f"error logged: {died_of(failure)}")
 
 
 def dead_after_s(phases: Phases, failure: Failure) -> float:
@@ -157,7 +157,7 @@ def dead_after_s(phases: Phases, failure: Failure) -> float:
     return max(failure.error.dies_after_s, longest_s)
 
 
-def _died_of(failure: Failure) -> str:
+def died_of(failure: Failure) -> str:
     words = failure.error.words
     return words if failure.rank is None or "rank" in words else f"{words} (rank {failure.rank})"
 
@@ -169,7 +169,7 @@ def _ended(phases: Phases, failure: Failure, about: Where) -> Where:
         state="interrupted" if is_interruption(text) else "dead",
         since=failure.time_s,
         accuracy_s=1.0,
-        cause=_died_of(failure),
+        cause=died_of(failure),
         phase=None if phase is None else phase.words,
         phase_key=None if phase is None else phase.key or None,
         usual_s=None if phase is None else usual_s(phases, phase.name),

@@ -175,6 +175,8 @@ AFTERMATH_LINES = 200
 """More lines behind an error, and the run went on."""
 TRACE_LINES = 400
 """Further behind its beginning nothing is the end of a traceback."""
+_COMPLETE = regex(r"\b(?:[Tt]raining|[Rr]un|[Jj]ob)\b.{0,40}\b(?:complete|completed|finished|done)\b|[Ss]uccessfully")
+"""Said behind an error, it tells that the run went on."""
 UNKNOWN_DOUBT_S = 60.0
 """How far a time may be off that was worked out backwards."""
 _RANK = regex(r"[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})|(?:^|\s)(\d{1,5}):(?=\s|$)")
@@ -389,7 +391,8 @@ class LogReader:
         """Does the line tell that what looked like the end was none, whatever it says?"""
         if self._failed_at is None:
             return False
-        if line.number - self._failed_at > AFTERMATH_LINES:
+        is_far = line.number - self._failed_at > AFTERMATH_LINES
+        if is_far or line.record is not None or _COMPLETE.search(line.text) is not None:
             return True
         if self._caught is None or line.process != self._caught[0] or self._time_s < self._caught[1] + FATAL_S:
             return False

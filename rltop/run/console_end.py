@@ -48,8 +48,6 @@ _TRACES = ("phases", "trace_events", "dashboard")
 """How names of files and folders begin that tell phases, beside a run."""
 SOON_S = 600.0
 """A log of any name, such as a server's, tells of the run only so soon after its newest row; a job's may hang first."""
-AFTERMATH_LINES = 200
-"""More lines behind an error, those of trackers aside, and the run went on."""
 NEAR_STEPS, NEAR_SHARE = 10, 0.2
 """A log of the same run names steps no further from the newest one than that."""
 _ALIKE, _EQUAL = math.log(2.0), math.log(1.05)
@@ -66,12 +64,9 @@ PENDING_S = 5.0
 """How often a log is looked at again whose last error may yet be caught."""
 _A_DOUBLING = 2
 """How often a silent run's log is looked at again while the silence gets twice as long."""
-_TRACEBACK = b"Traceback (most recent call last)"
-_COMPLETE = regex(r"\b(?:[Tt]raining|[Rr]un|[Jj]ob)\b.{0,40}\b(?:complete|completed|finished|done)\b|[Ss]uccessfully")
 _DATA = (".jsonl", ".csv", ".json", ".wandb")
 _ROWS, _FEW = (".jsonl", ".csv", ".wandb"), 4
 """Files of rows: a run may have some besides its metrics, such as completions and evaluations, but not as many."""
-_NO_ERROR = ("", 0.0)
 _DIGITS = regex(r"\d+")
 
 
@@ -147,16 +142,22 @@ def has_told(run: Silent) -> bool:
 
 def ending_of(run: Silent, now_s: float) -> Ending | None:
     """What the console log of a run says that it died of; None where none does, or it is that of another run."""
-    for path in [run.log] if run.log else own_logs(run):
+    paths = [run.log] if run.log else own_logs(run)
+    if not paths:
+        return None
+    from rltop.live.job import events_of_log  # noqa: PLC0415 - only where there is a log
+    from rltop.live.judge import dead_after_s, died_of  # noqa: PLC0415
+    from rltop.live.phases import merged  # noqa: PLC0415
+
+    for path in paths:
         try:
-            with open_regular(path) as file:
-                size, data = file.seek(0, os.SEEK_END), last_bytes(file, END_BYTES)
-                still_s = max(0.0, now_s - os.fstat(file.fileno()).st_mtime)
+            phases = merged(events_of_log(path, END_BYTES)[0])
+            still_s = max(0.0, now_s - Path(path).stat().st_mtime)
+            if phases.failure is None or _is_of_another(run, path):
+                continue
         except (OSError, ValueError):
             continue
-        text, dies_after_s = last_error(data if size <= END_BYTES else data.partition(b"\n")[2], run)
-        if text:
-            return Ending(path, text, run.rows, still_s, dies_after_s)
+        return Ending(path, died_of(phases.failure), run.rows, still_s, dead_after_s(phases, phases.failure))
     return None
 
 
@@ -210,35 +211,22 @@ def _pattern(name: str) -> str:
     return _DIGITS.sub("#", name)
 
 
-def last_error(data: bytes, run: Silent) -> tuple[str, float]:
-    """The error that a log ends with, as the run's, and how long that must last; empty where it ends otherwise.
+def _is_of_another(run: Silent, path: str) -> bool:
+    """Do the rows of a log tell that it is that of another run?"""
+    from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only where a log ends with an error
 
-    Args:
-        data: the end of the log, from the beginning of a line on.
-    """
-    from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only where there is a log
-    from rltop.formats.console.failures import OF_TRACKERS, tells_alone  # noqa: PLC0415
-    from rltop.formats.console.scan import read_bar  # noqa: PLC0415
-
+    with open_regular(path) as file:
+        data = last_bytes(file, END_BYTES)
+    data = data if len(data) < END_BYTES else data.partition(b"\n")[2]
     decoder = ConsoleDecoder(DecoderOptions(may_count_rows=False))
     records = [*decoder.feed(data, 0, 0), *decoder.finish()]
-    error, text = decoder.last_error, decoder.failure
-    if error is None or not text or (_TRACEBACK not in data and not tells_alone(error.text.raw)):
-        return _NO_ERROR
     if records and run.last_step is not None:
-        if abs(records[-1].step - run.last_step) > max(NEAR_STEPS, NEAR_SHARE * run.last_step):
-            return _NO_ERROR
-    elif not run.log:
-        counting = ConsoleDecoder(DecoderOptions())
-        records = [*counting.feed(data, 0, 0), *counting.finish()]
-        if records and not _are_of(run, records):
-            return _NO_ERROR
-    before = [bar.done for line in _lines(data[: error.offset]) if (bar := read_bar(line)) is not None]
-    behind = [line for line in _lines(data[error.offset :])[1:] if line and not line.startswith(OF_TRACKERS)]
-    if len(behind) > AFTERMATH_LINES or any(map(_COMPLETE.search, behind)):
-        return _NO_ERROR
-    bars = [bar.done for line in behind if (bar := read_bar(line)) is not None]
-    return _NO_ERROR if bars and before and bars[-1] > before[-1] else (text, decoder.dies_after_s)
+        return abs(records[-1].step - run.last_step) > max(NEAR_STEPS, NEAR_SHARE * run.last_step)
+    if run.log:
+        return False
+    counting = ConsoleDecoder()
+    records = [*counting.feed(data, 0, 0), *counting.finish()]
+    return bool(records) and not _are_of(run, records)
 
 
 def _are_of(run: Silent, records: Sequence[Record]) -> bool:
@@ -257,10 +245,6 @@ def _are_of(run: Silent, records: Sequence[Record]) -> bool:
                 return True
             is_compared = is_compared or len(pairs) > 1
     return is_alone and not is_compared
-
-
-def _lines(data: bytes) -> list[str]:
-    return [line.strip() for line in re.split("[\r\n]+", data.decode("utf-8", "replace"))]
 
 
 class EndReader:

@@ -13,6 +13,7 @@ from rltop.cli import main
 from rltop.cli.open_session import direct, read_whole
 from rltop.clock import FakeClock
 from rltop.config import load
+from rltop.live.job import where_of
 from rltop.model import Level, RunState
 from rltop.pages.overview import build_overview
 from rltop.rows.rows import TargetKind
@@ -153,6 +154,17 @@ def test_what_is_no_death_of_this_run(tmp_path: Path, why: str, files: dict[str,
         why,
         run.state,
     )
+
+
+@each_row(("why", "files"), [each for each in NOT_OURS if "went on" in each[0] or "survived" in each[0]])
+def test_where_says_of_such_a_log_too_that_the_job_went_on(
+    tmp_path: Path, why: str, files: dict[str, tuple[str, float]]
+) -> None:
+    for name, (text, at_s) in files.items():
+        log = str(put(tmp_path, name, text, at_s=at_s))
+        assert where_of(log, [], log, BEGUN_S + 3_600.0).state != "dead", why
+    log = str(put(tmp_path, "died.log", DIED, at_s=5.0))
+    assert where_of(log, [], log, BEGUN_S + 3_600.0).state == "dead"
 
 
 @each_row(
