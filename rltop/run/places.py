@@ -127,11 +127,11 @@ MOST_LOGS = 8
 _NO_LOG = regex(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
 """What W&B writes for itself, and event files of TensorBoard."""
 _OF_OTHERS = regex(
-    r"(?:pytest|tests?|build|make|cmake|pip|conda|install|setup|download|convert|eval\w*|tensorboard|jupyter)"
-    r"(?:[-_.\d].*)?\.(?:log|out|err|txt)",
+    r"(?:pytest|tests?(?![-_.]?(?:run|train))|build|make|cmake|pip|conda|install|setup|download|convert|eval\w*"
+    r"|tensorboard|jupyter)(?:[-_.\d].*)?\.(?:log|out|err|txt)",
     re.IGNORECASE,
 )
-"""What other programs print, by what it is called, unless it is called as the run is."""
+"""What other programs print, by what it is called, unless it is called as the run is; `test_run.log` is of a run."""
 _INNER_LOGS = ("files", "logs", "log")
 
 

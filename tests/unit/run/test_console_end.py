@@ -94,7 +94,7 @@ def test_a_log_of_rows_without_a_step_that_has_the_same_numbers_is_the_runs_own(
     assert read(metrics).state is RunState.DIED
 
 
-@each_row("name", ["output", "console", "nohup.out", "out.txt", "train.log", "run_2.txt"])
+@each_row("name", ["output", "console", "nohup.out", "out.txt", "train.log", "run_2.txt", "test_run.log"])
 def test_the_log_beside_the_metrics_may_be_called_as_consoles_are(tmp_path: Path, name: str) -> None:
     metrics = put(tmp_path, "metrics.jsonl", rows(180))
     put(tmp_path, name, DIED.replace(", in <module>", ""), at_s=5.0)
@@ -119,7 +119,7 @@ NOT_OURS: list[tuple[str, dict[str, tuple[str, float]]]] = [
     ("it says nothing of a training",
      {"plots.log": (f"drawing\n{TRACE.replace('train', 'plot')}ValueError: no data\n", 5.0)}),
     ("it is that of another program",
-     dict.fromkeys(("pytest.out", "build.log", "pip-install.log", "eval_gsm8k.log"), (DIED, 5.0))),
+     dict.fromkeys(("pytest.out", "test_3.log", "build.log", "pip-install.log", "eval_gsm8k.log"), (DIED, 5.0))),
     ("it is older than the metrics", {"slurm-1.out": (DIED, -3_600.0)}),
     ("a later job's log is there", {"slurm-9.out": (DIED, 5.0), "slurm-10.out": (START, 6.0)}),
     ("it names other steps", {"train.log": ("step:900 - actor/pg_loss:0.5\n" + DIED, 5.0)}),
