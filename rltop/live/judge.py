@@ -278,7 +278,7 @@ def sentence(where: Where, now_s: float, rounded: Callable[[float], float] = flo
         rounded: seconds as exactly as they are to be said.
     """
     if where.state in ("dead", "interrupted", "ended"):
-        ago = "" if where.since is None else f", {units.duration(rounded(now_s - where.since))} ago"
+        ago = "" if where.since is None else f", {units.duration(rounded(max(0.0, now_s - where.since)))} ago"
         during = f", while {where.phase}" if where.phase else ""
         word = "died" if where.state == "dead" else where.state
         return f"{word}{ago}{during}: {where.cause or 'nothing tells why'}"

@@ -69,6 +69,15 @@ def test_a_job_that_has_been_silent_for_days_has_ended(tmp_path: Path, capsys: p
     assert capsys.readouterr().out.endswith("ended, 5 d ago: nothing tells why\n")
 
 
+def test_what_died_by_a_clock_ahead_of_ours_died_just_now(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics, log = tmp_path / "metrics.jsonl", tmp_path / "train.log"
+    rows(metrics, 9, NOW_S)
+    log.write_text('rollout done\nTraceback (most recent call last):\n  File "train.py", line 3\nValueError: x\n')
+    os.utime(log, (NOW_S, NOW_S))
+    main(["where", str(metrics), "--now", str(NOW_S - 120.0)])
+    assert "died, 0 s ago: ValueError: x" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("file", "process", "state"),
     [
