@@ -15,7 +15,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import NoReturn
 
 _MOST_BYTES = 1 << 16
@@ -54,15 +54,19 @@ class Warden:
             OSError: there may be no more processes.
         """
         reading, self._writing = os.pipe()
+        # The terminal hangs up on the job where this process ends first: what is sent before the other one ignores it
+        # waits until it does.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._pid = os.fork()
+            if self._pid == 0:
+                _begin(reading, put_right, arguments, keeps, mask)
         except OSError:
-            os.close(reading)
             os.close(self._writing)
             raise
-        if self._pid == 0:
-            _begin(reading, put_right, arguments, keeps)
-        os.close(reading)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.close(reading)
 
     def tell(self, word: bytes) -> None:
         """What there is to put right from now on; nothing if it is empty. One line, shorter than a page."""
@@ -79,10 +83,13 @@ class Warden:
                 os.close(self._writing)
 
 
-def _begin(reading: int, put_right: Callable[..., None], arguments: Sequence[int], keeps: Sequence[int]) -> NoReturn:
+def _begin(
+    reading: int, put_right: Callable[..., None], arguments: Sequence[int], keeps: Sequence[int], mask: Iterable[int]
+) -> NoReturn:
     try:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.setpgid(0, 0)
         _close_all_but(reading, *keeps)
         _take_name()

@@ -111,7 +111,9 @@ def test_an_end_after_the_warden_has_begun_anew(start: Start) -> None:
     terminal.assert_untouched()
 
 
-@pytest.mark.parametrize(("what", "number"), [("abort", signal.SIGABRT), ("fault", signal.SIGSEGV)])
+@pytest.mark.parametrize(
+    ("what", "number"), [("abort", signal.SIGABRT), ("fault", signal.SIGSEGV), ("early", signal.SIGABRT)]
+)
 def test_a_crash(start: Start, what: str, number: int) -> None:
     terminal = start(what)
     assert terminal.wait() == -number
