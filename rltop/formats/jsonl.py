@@ -125,6 +125,8 @@ _IMPLICIT_AFTER = 3
 
 PHASE = b'{"rltop_phase":'
 """How a line of `JsonlWriter.phase` begins: no row, `live.traces` reads it."""
+_END = PHASE + b'"",'
+"""How the line begins by which it says that the run is over."""
 _VALUE = "value"
 """The key of a row that holds one value, the name of its metric beside it."""
 
@@ -147,6 +149,12 @@ class JsonlDecoder(Decoder):
         self._open: list[bytes] = []
         self._open_start = 0
         self._generation = 0
+        self._over_at: int | None = None
+        """How many lines there were when the writer said that the run was over."""
+
+    @property
+    def is_finished(self) -> bool:
+        return self._over_at == self.counts.lines
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         self._generation = generation
@@ -192,7 +200,7 @@ class JsonlDecoder(Decoder):
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins: forget the half line, and count rows anew if the writer does."""
         self._framer.reset()
-        self._given = None
+        self._given = self._over_at = None
         self._open.clear()
         self._drop_stepless()
         if is_restart:
@@ -208,9 +216,10 @@ class JsonlDecoder(Decoder):
         return is_same
 
     def _decode(self, line: bytes, start: int, records: list[Record]) -> None:
-        if line.startswith(PHASE):
-            return
         counts = self.counts
+        if line.startswith(PHASE):
+            self._over_at = counts.lines if line.startswith(_END) else None
+            return
         if self._open:
             whole = self._closed(line)
             if whole is None:

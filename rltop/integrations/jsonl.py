@@ -65,6 +65,8 @@ class JsonlWriter:
         self._is_failing = False
         self._place = Path(os.path.abspath(self.path))  # noqa: PTH100 - stays where it is when the process moves
         self._is_torn = False
+        self._newest: Any = None
+        self._steps = 0
         self._descriptor: int | None = None
         self._open()
 
@@ -93,6 +95,8 @@ class JsonlWriter:
             self._lose(f"step {_text(step)}", error)
         else:
             self._write(row, f"step {_text(step)}")
+            self._steps += _text(step) != _text(self._newest)
+            self._newest = step
 
     def phase(self, name: str, rank: int | None = None) -> JsonlPhase:
         """What the loop is in: a context manager that writes a line where the block begins and one where it ends.
@@ -108,7 +112,7 @@ class JsonlWriter:
             rank: of this process, where several write phases: each into a file of its own beside the metrics, such as
                 `phases-3.jsonl`, or on a local disk all into one.
         """
-        return JsonlPhase(self, name, rank)
+        return JsonlPhase(self, name or "phase", rank)
 
     def _write(self, row: dict[str, Any], what: str) -> None:
         """Append a row; never raises."""
@@ -128,6 +132,13 @@ class JsonlWriter:
             _warn("{} could not be written to {}: {}; later rows will still be tried", what, self.path, error)
 
     def close(self) -> None:
+        """Write that the run is over, by which rltop tells it from one that hangs, and close the file.
+
+        Nothing is written while an exception passes, as in a `with` block that fails, nor by a writer of a single
+        step, as of a loop that opens one for each.
+        """
+        if self._descriptor is not None and self._steps > 1 and sys.exc_info()[0] is None:
+            JsonlPhase(self, "", None)._tell(is_end=True)
         with self._lock:
             descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
@@ -172,7 +183,8 @@ class JsonlWriter:
 class JsonlPhase:
     """A phase of the loop, from the beginning of a `with` block to its end; see `JsonlWriter.phase`.
 
-    Its lines are told from rows by their first key, `rltop_phase`, and have no step.
+    Its lines are told from rows by their first key, `rltop_phase`, and have no step. The one without a name is
+    the end of the run, at its newest step.
     """
 
     def __init__(self, writer: JsonlWriter, name: str, rank: int | None) -> None:
@@ -195,6 +207,8 @@ class JsonlPhase:
             now = writer._now()
             self._begun = now if self._begun is None or not is_end else self._begun
             row: dict[str, Any] = {"rltop_phase": _text(self._name), "begin": self._begun}
+            if not self._name:
+                row["step"] = writer._newest
             if is_end:
                 row["end"] = now
             if self._rank is not None:

@@ -99,8 +99,11 @@ def _told(data: bytes, written_s: float) -> list[PhaseEvent]:
     spans = [span for line in data.split(b"\n") if (span := _parsed(line))]
     newest_us = max((_number(span.get("ts")) for span in spans if span.get("ph") in ("B", "E")), default=0.0)
     begin_us = 0.0 if newest_us >= _EPOCH_US else newest_us - 1e6 * written_s
-    own = [span for span in spans if OWN_KEY in span and not any(isinstance(v, (list, dict)) for v in span.values())]
-    return [event for span in spans for event in _events(span, begin_us)] + (_own_events(own) if own else [])
+    own = [span for span in spans if span.get(OWN_KEY) and not any(isinstance(v, (list, dict)) for v in span.values())]
+    last = spans[-1] if spans and _parsed(data.rstrip().rpartition(b"\n")[2]) == spans[-1] else {}
+    # Rows behind it tell that somebody goes on.
+    ended = [_event(Act.FINISH, _number(last.get("end")), "", "", None)] if last.get(OWN_KEY) == "" else []
+    return [event for span in spans for event in _events(span, begin_us)] + (_own_events(own) if own else []) + ended
 
 
 def _own_events(spans: Sequence[dict[str, Any]]) -> list[PhaseEvent]:

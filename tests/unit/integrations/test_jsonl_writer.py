@@ -11,6 +11,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,12 @@ from rltop.formats.jsonl import JsonlDecoder
 from rltop.integrations import JsonlWriter
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
+def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [line for line in lines_of(path) if "rltop_phase" not in line]
 
 
 def test_a_row_is_on_disk_when_log_returns(tmp_path: Path) -> None:
@@ -43,6 +48,33 @@ def test_reopening_appends(tmp_path: Path) -> None:
         with JsonlWriter(path) as writer:
             writer.log(step, {"loss": step / 2})
     assert [row["step"] for row in rows_of(path)] == [1, 2]
+
+
+def test_the_last_line_says_that_the_run_is_over_unless_it_failed(tmp_path: Path) -> None:
+    def logged(name: str, steps: int, error: BaseException | None = None) -> list[dict[str, Any]]:
+        with suppress(KeyboardInterrupt, ValueError), JsonlWriter(tmp_path / name, lambda: 5.0) as writer:
+            for step in range(steps):
+                writer.log(step, {"loss": 0.5})
+                writer.log(step, {"eval/loss": 0.5})
+            if error is not None:
+                raise error
+        return [line for line in lines_of(tmp_path / name) if "rltop_phase" in line]
+
+    (last,) = logged("done", 3)
+    assert last == lines_of(tmp_path / "done")[-1]
+    assert (last["rltop_phase"], last["step"], last["end"]) == ("", 2, 5.0)
+    assert len(logged("done", 3)) == 2
+    # A loop that opens a writer for each step says nothing by closing it.
+    assert logged("one step", 1) == []
+    assert logged("failed", 3, ValueError()) == logged("stopped", 3, KeyboardInterrupt()) == []
+    writer = JsonlWriter(tmp_path / "finally")
+    try:
+        writer.log(1, {"loss": 0.5})
+        writer.log(2, {"loss": 0.5})
+        raise ValueError
+    except ValueError:
+        writer.close()
+    assert len(lines_of(tmp_path / "finally")) == 2
 
 
 def test_a_half_line_left_by_a_killed_process_spoils_only_itself(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -135,6 +136,42 @@ def test_phases_are_no_rows_and_count_as_nothing(tmp_path: Path) -> None:
     decoder = JsonlDecoder()
     assert [record.step for record in decoder.feed(path.read_bytes(), 0, 0)] == [1, 2, 3]
     assert (decoder.counts.lines, decoder.counts.no_step_lines, decoder.counts.bad_lines) == (3, 0, 0)
+
+
+@pytest.mark.parametrize("has_phases", [True, False])
+def test_a_closed_file_is_of_a_finished_run_until_somebody_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, has_phases: bool
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+
+    def run(first: int) -> Loop:
+        loop = Loop(path, NOW_S + 100.0 * first)
+        for step in range(first, first + 5):
+            if has_phases:
+                loop.phase("rollout", 60.0)
+            loop.now_s = NOW_S + 100.0 * step + 60.0
+            loop.log.log(step, {"loss": 0.5})
+        os.utime(path, (loop.now_s, loop.now_s))
+        return loop
+
+    def state(now_s: float) -> tuple[str, str]:
+        decoder = JsonlDecoder()
+        for at, byte in enumerate(path.read_bytes()):
+            decoder.feed(bytes((byte,)), at, 0)
+        return where(capsys, path, now_s)["state"], "over" if decoder.is_finished else "open"
+
+    loop = run(1)
+    assert state(loop.now_s + 1_000.0) == ("stuck", "open")
+    loop.log.close()
+    assert state(loop.now_s + 1_000.0) == ("finished", "over")
+    again = run(6)
+    assert state(again.now_s + 1.0) == ("running", "open")
+    assert state(again.now_s + 1_000.0) == ("stuck", "open")
+    again.log.close()
+    assert state(again.now_s + 1.0) == ("finished", "over")
+    loop = Loop(path, again.now_s + 5.0)
+    loop.log.phase("rollout").__enter__()
+    assert state(loop.now_s + 1.0) == ("running", "open")
 
 
 class Broken:
