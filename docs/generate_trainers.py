@@ -103,9 +103,9 @@ Standard library only. Every line is one write to a file opened for appending, s
 gives a warning, and later rows are still tried. NaN and infinities are written as `NaN`, `Infinity` and `-Infinity`,
 which rltop reads.
 
-Closing the writer, as the `with` block does, appends a last line (`{"rltop_phase":"",…,"end":…}`) that says that the run
-is over; without it a finished run looks like one that hangs. A block that an exception leaves, and a writer of a single
-step, append none, and later rows take it back.
+Closing the writer, as the `with` block does, appends a last line (`{"rltop_phase":"",…,"end":…}`) that says that the
+run is over; without it a finished run looks like one that hangs. A block that an exception leaves, and a writer of a
+single step, append none, and later rows take it back.
 """
 
 

@@ -21,13 +21,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from rltop.errors import SourceError
 from rltop.screen.modes import (
     ENTER,
     WRITE_TIMEOUT_S,
-    Settings,
     ShellJob,
     as_word,
     foreground,
@@ -37,6 +36,9 @@ from rltop.screen.modes import (
     take_keys_quietly,
 )
 from rltop.screen.warden import Warden
+
+if TYPE_CHECKING:
+    from rltop.screen.modes import Settings
 
 GRACE_S = 1.0
 """How long the program may take to leave by itself after a signal."""

@@ -1,4 +1,7 @@
-"""What is changed about a terminal, and how to change it back, from whichever process is left to do it."""
+"""What is changed about a terminal, and how to change it back, from whichever process is left to do it.
+
+Imports next to nothing: the warden is a process of its own that begins with this.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,14 @@ import os
 import select
 import signal
 import termios
-from collections.abc import Iterator
-from typing import Any
 
-from rltop.structs import NamedTuple
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Settings = list[Any]
+    """As `termios` has them."""
 
 WRITE_TIMEOUT_S = 0.5
 """How long the last bytes wait for a terminal that does not read."""
@@ -33,9 +40,6 @@ LEAVE = (
     b"\x1b[?1049l\x1b[?25h"  # the screen that was there, and its cursor
 )
 """Undoes every mode that this program or Textual may have set; each is off or on by default."""
-
-Settings = list[Any]
-"""As `termios` has them."""
 
 _NO_KEY = b"\0"
 
@@ -71,7 +75,7 @@ def opened_anew(output_fd: int) -> int:
         return output_fd
 
 
-class ShellJob(NamedTuple):
+class ShellJob:
     """Whose terminal it may be.
 
     Attributes:
@@ -79,8 +83,8 @@ class ShellJob(NamedTuple):
             part of the job, and the leader's of the session.
     """
 
-    own: int
-    shells: frozenset[int]
+    def __init__(self, own: int, shells: frozenset[int]) -> None:
+        self.own, self.shells = own, shells
 
     @classmethod
     def current(cls) -> ShellJob:

@@ -1,12 +1,11 @@
 """A process that waits for the end of another one, and then puts right what that leaves behind.
 
-Imports next to nothing, nor must it: the process begins anew with this file alone, once the program has lasted a while.
+Imports next to nothing, nor must it: the process begins with this file alone.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import time
@@ -15,7 +14,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
 _MOST_BYTES = 1 << 16
@@ -25,47 +24,36 @@ _PUT_RIGHT_S = 10
 KILL_AFTER_S = 3.0
 """Seconds between SIGTERM and SIGKILL."""
 LOOK_S = 0.02
-_AS_FORKED_MS = 3000
-"""Until it begins anew: by then the first frame and all that follows have been shown."""
 _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
 
 
 class Warden:
     """A process that does nothing but wait for this one's end, and then puts right what is left.
 
-    It is forked, not started: half a millisecond instead of twenty, and it knows all that this process knows. Begin it
-    while there is one thread only. Whatever ends this process, the kernel closes the pipe between them before the
-    parent is told. It has a process group of its own and ignores every signal: what is sent to the job, or typed, is
-    not for it.
-
-    Of the memory that it shared at first it would keep a copy of nearly all, so it soon begins anew as a bare Python.
+    It is a bare Python, started rather than forked: a fork would have to copy whatever this process then writes to, for
+    nine milliseconds of the first frame. Until it is there, what is said waits in the pipe between them, which the
+    kernel closes whatever ends this process. It has a process group of its own and ignores every signal: what is sent
+    to the job, or typed, is not for it.
     """
 
     def __init__(self, put_right: Callable[..., None], *arguments: int, keeps: Sequence[int] = ()) -> None:
         """Have `put_right` called with the last word of this process, if there was one, once it is no more.
 
         Args:
-            put_right: runs in the other process, with standard streams that go nowhere; what is no function of a
-                module is called from the forked process, which then stays.
+            put_right: a function of a module; runs in the other process, with standard streams that go nowhere.
             arguments: what it is called with after the word.
             keeps: descriptors that it needs.
 
         Raises:
-            OSError: there may be no more processes.
+            OSError: there may be no more processes, or there is no Python to start.
         """
         reading, self._writing = os.pipe()
-        # The terminal hangs up on the job where this process ends first: what is sent before the other one ignores it
-        # waits until it does.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            self._pid = os.fork()
-            if self._pid == 0:
-                _begin(reading, put_right, arguments, keeps, mask)
+            self._pid = _started((reading, *keeps), put_right, arguments)
         except OSError:
             os.close(self._writing)
             raise
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(reading)
 
     def tell(self, word: bytes) -> None:
@@ -83,22 +71,37 @@ class Warden:
                 os.close(self._writing)
 
 
-def _begin(
-    reading: int, put_right: Callable[..., None], arguments: Sequence[int], keeps: Sequence[int], mask: Iterable[int]
-) -> NoReturn:
+def _started(keeps: Sequence[int], put_right: Callable[..., None], arguments: Sequence[int]) -> int:
+    if not sys.executable or hasattr(sys, "frozen"):
+        raise OSError("there is no Python to start")
+    path = [_HOME, *(one for one in sys.path if os.path.isabs(one))]  # noqa: PTH117
+    told = tuple(keeps), put_right.__module__, put_right.__name__, tuple(arguments)
+    program = f"import sys; sys.path[:0] = {path!a}; from {__name__} import begin; begin(*{told!r})"
+    streams = [(os.POSIX_SPAWN_OPEN, one, os.devnull, os.O_RDWR, 0) for one in _STANDARD_STREAMS if one not in keeps]
+    return os.posix_spawn(
+        sys.executable,
+        (sys.executable, "-I", "-S", "-B", "-c", program),
+        os.environ,
+        file_actions=[*streams, *((os.POSIX_SPAWN_DUP2, one, one) for one in keeps)],
+        setpgroup=0,
+        # The terminal hangs up on the job where this process ends first: that waits until it is ignored.
+        setsigmask=signal.valid_signals(),
+    )
+
+
+def begin(keeps: Sequence[int], module: str, name: str, arguments: Sequence[int]) -> NoReturn:
+    """Wait, as the process that was started; `keeps`: what it reads from, and the descriptors that it needs.
+
+    What it will need is imported at once: later the program may be of another version, gone, or on a slow disk.
+    """
     try:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.setpgid(0, 0)
-        _close_all_but(reading, *keeps)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        _close_all_but(*keeps, *_STANDARD_STREAMS)
+        put_right = getattr(import_module(module), name)
         _take_name()
-        waits = select.poll()
-        waits.register(reading, 0)
-        # What is said meanwhile stays in the pipe, for whichever of the two reads it.
-        if not waits.poll(_AS_FORKED_MS):
-            _begin_anew(reading, put_right, arguments, keeps)
-        _wait(reading, put_right, arguments)
+        _wait(keeps[0], put_right, arguments)
     finally:
         os._exit(0)
 
@@ -110,49 +113,11 @@ def _take_name() -> None:
 
 
 def _close_all_but(*keeps: int) -> None:
-    """Close every descriptor but these; standard streams that are not kept go nowhere.
-
-    A pipe that is being watched, or a terminal's other end, is not to be held open from here.
-    """
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in _STANDARD_STREAMS:
-        if stream not in keeps:
-            os.dup2(nowhere, stream)
+    """Close every other descriptor: a pipe that is being watched is not to be held open from here."""
     for entry in list(os.scandir("/dev/fd")):
-        descriptor = int(entry.name)
-        if descriptor not in keeps and descriptor not in _STANDARD_STREAMS:
+        if (descriptor := int(entry.name)) not in keeps:
             with suppress(OSError):
                 os.close(descriptor)
-
-
-def _begin_anew(reading: int, put_right: Callable[..., None], arguments: Sequence[int], keeps: Sequence[int]) -> None:
-    """Become a Python that has imported nothing; returns where that cannot be."""
-    module, name = put_right.__module__, put_right.__name__
-    is_found = module != "__main__" and getattr(sys.modules.get(module), name, None) is put_right
-    if not is_found or not sys.executable or hasattr(sys, "frozen"):
-        return
-    for descriptor in (reading, *keeps):
-        os.set_inheritable(descriptor, True)
-    path = [_HOME, *(one for one in sys.path if os.path.isabs(one))]  # noqa: PTH117
-    told = reading, module, name, tuple(arguments)
-    program = f"import sys; sys.path[:0] = {path!a}; from {__name__} import go_on; go_on(*{told!r})"
-    try:
-        os.execv(sys.executable, (sys.executable, "-I", "-S", "-B", "-c", program))
-    except OSError:
-        return
-
-
-def go_on(reading: int, module: str, name: str, arguments: Sequence[int]) -> NoReturn:
-    """Wait as the process that was forked did, having begun anew.
-
-    What it will need is imported at once: later the program may be of another version, gone, or on a slow disk.
-    """
-    try:
-        put_right = getattr(import_module(module), name)
-        _take_name()
-        _wait(reading, put_right, arguments)
-    finally:
-        os._exit(0)
 
 
 def _wait(reading: int, put_right: Callable[..., None], arguments: Sequence[int]) -> None:

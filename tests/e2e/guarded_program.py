@@ -8,7 +8,6 @@ guarded_program.py hung     has a read that never returns
 guarded_program.py stubborn is asked to leave and does not
 guarded_program.py abort    is ended by a library, with SIGABRT
 guarded_program.py fault    reads where there is no memory
-guarded_program.py early    is ended before the process that it forked has had its turn
 """
 
 from __future__ import annotations
@@ -40,8 +39,6 @@ def hung(width: int, height: int) -> list[Row]:
 
 
 def main(what: str) -> int:
-    if what == "early":
-        os.register_at_fork(after_in_child=lambda: time.sleep(0.5))
     palette = load_palette("dark", NOWHERE)
     with open_guard() as guard:
         paint_early(guard, hung if what == "hung" else rows, palette)
@@ -57,7 +54,7 @@ def main(what: str) -> int:
         if what == "stubborn":
             guard.on_leave(lambda: None)
         guard.write(b"\x1b[?1000h\x1b[?1006h\x1b[?2004h\x1b[?1004h\x1b[>25u\x1b[?2026h")
-        if what in {"abort", "early"}:
+        if what == "abort":
             os.abort()
         if what == "fault":
             ctypes.string_at(0)

@@ -19,62 +19,44 @@ from rltop.screen.guard import answerable, signal_name
 
 PROGRAM = """
 import os, signal, sys, time
+from pathlib import Path
+import errand
 from rltop.screen.warden import Warden
-warden = Warden(lambda word: os.write(1, b"put right: " + word), keeps=(1,))
-for word in sys.argv[2:]:
-    warden.tell(word.encode())
+warden = Warden(errand.put_right, 7, keeps=(1,))
+warden.tell(sys.argv[2].encode())
 if sys.argv[1] == "dismiss":
     warden.dismiss()
+if sys.argv[1] == "late":
+    (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    while Path(f"/proc/{child}/comm").read_text() != "warden\\n":
+        time.sleep(0.01)
+for word in sys.argv[3:]:
+    warden.tell(word.encode())
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-def said(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL
-    return done.stdout + done.stderr
 
 
 @each_row(
     ("arguments", "expected"),
     [
-        (("kill",), ""),
-        (("kill", "one"), "put right: one"),
-        (("kill", "one", "two"), "put right: two"),
+        (("kill", ""), ""),
+        (("kill", "one"), "one 7"),
+        (("kill", "one", "two"), "two 7"),
         (("kill", "one", ""), ""),
+        (("late", "one"), "one 7"),
+        (("late", "one", "two"), "two 7"),
+        (("late", "one", ""), ""),
         (("dismiss", "one"), ""),
     ],
+    ids=str,
 )
-def test_a_warden_goes_by_the_last_word(arguments: tuple[str, ...], expected: str) -> None:
-    assert said(*arguments) == expected
-
-
-ANEW = """
-import os, signal, sys, time
-from pathlib import Path
-from rltop.screen import warden
-import errand
-warden._AS_FORKED_MS = 0
-waiting = warden.Warden(errand.put_right, 7, keeps=(1,))
-waiting.tell(b"before")
-(child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-while b"go_on" not in Path(f"/proc/{child}/cmdline").read_bytes():
-    time.sleep(0.01)
-for word in sys.argv[1:]:
-    waiting.tell(word.encode())
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@each_row(("words", "expected"), [((), "before 7"), (("after",), "after 7"), (("after", ""), "")], ids=str)
-def test_a_warden_that_has_begun_anew_knows_what_was_said(
-    tmp_path: Path, words: tuple[str, ...], expected: str
-) -> None:
+def test_a_warden_goes_by_the_last_word(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
     (tmp_path / "errand.py").write_text(
         "import os\ndef put_right(word, number): os.write(1, b'%s %d' % (word, number))"
     )
     path = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", ANEW, *words], capture_output=True, env=path, text=True, check=False)
+    words = [sys.executable, "-c", PROGRAM, *arguments]
+    done = subprocess.run(words, capture_output=True, env=path, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (-signal.SIGKILL, expected)
 
 
@@ -82,13 +64,12 @@ GROUP = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from rltop.screen import warden
-warden._AS_FORKED_MS = 0
 waiting = warden.Warden(warden.end_groups)
 (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 command = subprocess.Popen(["sleep", "60"], start_new_session=True)
 waiting.tell(b"%d" % command.pid)
 process = Path(f"/proc/{child}")
-while b"go_on" not in (process / "cmdline").read_bytes() or (process / "comm").read_text() != "warden\\n":
+while (process / "comm").read_text() != "warden\\n":
     time.sleep(0.01)
 # What the program was installed from may be another version by then, or gone.
 os.rename(sys.argv[1], sys.argv[1] + "-before")
@@ -97,7 +78,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_warden_that_has_begun_anew_ends_groups_where_the_program_is_gone(tmp_path: Path) -> None:
+def test_a_warden_ends_groups_where_the_program_is_gone(tmp_path: Path) -> None:
     package = tmp_path / "rltop"
     shutil.copytree(Path(rltop.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     path = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -114,7 +95,7 @@ def test_a_warden_that_has_begun_anew_ends_groups_where_the_program_is_gone(tmp_
 
 
 def test_a_warden_holds_nothing_open_that_it_was_not_given() -> None:
-    program = "import os; from rltop.screen.warden import Warden; Warden(print); os.close(1); input()"
+    program = "import os; from rltop.screen import warden; warden.Warden(warden.end_groups); os.close(1); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdin is not None
         assert select.select([process.stdout], [], [], 10)[0]
@@ -127,8 +108,8 @@ def test_a_dismissed_warden_is_gone_and_is_dismissed_twice_in_vain() -> None:
     program = """
 import os
 from pathlib import Path
-from rltop.screen.warden import Warden
-warden = Warden(print)
+from rltop.screen.warden import Warden, end_groups
+warden = Warden(end_groups)
 (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 process = Path(f"/proc/{child}")
 assert process.exists()
