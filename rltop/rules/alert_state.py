@@ -266,7 +266,7 @@ class AlertState(Cloned):
         level = standing.leaves_again(level)
         if level <= max(self.level if self.is_firing else OK, INFO):
             return None
-        if self._is_moot(context) or excuse_of(self.spec, standing, context):
+        if self.detector.is_known or self._is_moot(context) or excuse_of(self.spec, standing, context):
             return None
         if not standing.is_gone:
             level = _held(self, context, finding, level)

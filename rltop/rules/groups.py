@@ -261,9 +261,7 @@ class AdvantageScale(Detector):
     """A1: advantages beyond their bound, off centre, or suddenly far above baseline."""
 
     sizes = Window(_WINDOW)
-    extreme = NOfMCounter(3, 10)
-    beyond = NOfMCounter(5, 10)
-    off = NOfMCounter(5, 10)
+    extreme, beyond, off = NOfMCounter(3, 10), NOfMCounter(5, 10), NOfMCounter(5, 10)
     is_centred = False
 
     def detect(self, context: RuleContext) -> Finding | None:

@@ -116,10 +116,8 @@ class NoEndOfText(Detector):
         return Finding(WARN if self._should_end(context.values) else INFO, 0.0, None, None, (float(self.never),))
 
     def _should_end(self, values: Mapping[str, float]) -> bool:
-        low, high = values.get("response_len_min"), values.get("response_len_max")
-        if low is not None and high is not None and high > low:
-            return True
-        return values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
+        differ = values.get("response_len_max", 0.0) > values.get("response_len_min", math.inf)
+        return differ or values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
 
 
 class LengthCollapse(Detector):

@@ -27,6 +27,8 @@ _EARLY = 10
 _SETTLED = 20
 _STRIDE = 5
 _ALIKE = 1.25
+_LITTLE, _MOST = 0.25, 0.8
+"""Parts of the deepest loss so far: what goes from the one to the other within five records is no wave."""
 _WRONG, _LONGER = 30, 3
 """Wrong answers in a row that count where each record is one answer, and how many times the longest row before."""
 _HELD = 20
@@ -89,12 +91,13 @@ class _Dips(State):
     """The losses that a run has come back from by itself: what part of the learned range, and how many records long."""
 
     deepest = loss = 0.0
-    longest = bad = good = 0
+    longest = bad = good = falling = 0
     began = (0, 0)
+    is_sudden = False
 
     def heal(self) -> None:
         """Take in a record without a loss; ten in a row end a dip."""
-        self.good += 1
+        self.good, self.falling = self.good + 1, 0
         if self.good >= _LEVEL:
             self.deepest, self.longest = max(self.deepest, self.loss), max(self.longest, self.bad)
             self.loss, self.bad = 0.0, 0
@@ -105,6 +108,9 @@ class _Dips(State):
             self.began = place
         self.good, self.bad = 0, self.bad + 1
         self.loss = max(self.loss, loss)
+        self.falling = self.falling + 1 if loss > _LITTLE * self.deepest else 0
+        if self.falling <= _STRIDE:
+            self.is_sudden = loss >= _MOST * min(1.0, self.deepest)
         return self.loss <= _ALIKE * self.deepest and self.bad <= _ALIKE * self.longest
 
 
@@ -152,19 +158,22 @@ class RewardCrash(Detector):
             self.evaluation.is_after = self.is_ill = False
             if self.dips.bad:
                 self.dips.heal()
+                self.is_known = self.is_known and self.dips.bad > 0
             return QUIET
-        lasts = self.often.push(True), self.out.push(self._is_out(finding))
+        loss = (finding.baseline or 0.0) - finding.value
+        lasts = self.often.push(True), self.out.push(self._is_out(loss))
         has_lasted = is_wrong if self.is_single else any(lasts)
         learned = self.best - min(self.worst, self.initial)
-        loss = (finding.baseline or 0.0) - finding.value
         is_known = self.dips.is_known(loss / learned if learned > 0.0 else loss, context.place)
-        self.since = self.dips.began if self.thresholds["lasts"] > 1 else None
+        is_noisy = self.thresholds["lasts"] > 1
+        self.is_known = is_known and (is_noisy or not self.dips.is_sudden)
+        self.since = self.dips.began if is_noisy else None
         self.evaluation.is_after = True
         self.is_ill = self.is_ill or not ILL.isdisjoint(context.onsets)
         if self.evaluation.is_fine and not self.is_ill and not self.is_firing:
             self._begin_anew(context.reward.usual)
             return QUIET
-        if (is_known and self.thresholds["lasts"] > 1) or (self.is_single and not has_lasted):
+        if self.is_known or (self.is_single and not has_lasted):
             return QUIET
         return finding if has_lasted else finding._replace(level=INFO)
 
@@ -183,11 +192,9 @@ class RewardCrash(Detector):
         self.evaluation, self.is_success = evaluation, is_success
         self.initial = level
 
-    def _is_out(self, finding: Finding) -> bool:
-        assert finding.baseline is not None
+    def _is_out(self, loss: float) -> bool:
         learned = max(self.best - self.initial, self.thresholds["share"] * abs(self.best))
-        lost = finding.baseline - finding.value
-        return lost > max(self.thresholds["out"] * learned, self._noise("sigmas")[1])
+        return loss > max(self.thresholds["out"] * learned, self._noise("sigmas")[1])
 
     def _judge(self, context: RuleContext) -> Finding | None:
         reward = context.reward
@@ -258,10 +265,9 @@ class RewardCrash(Detector):
         return QUIET if self.best - level <= line else Finding(WARN, level, self.best, self.best - line, (sigma,))
 
     def _judge_drop(self, count: int) -> Finding:
-        thresholds, best = self.thresholds, self.best
+        thresholds, best, learned = self.thresholds, self.best, self._learned
         recent = median_of(self.recent)
         drop = best - recent
-        learned = self._learned
         sigma, noise = self._noise("sigmas")
         part = thresholds["warn"] * learned if count >= _SETTLED else thresholds["early"] * abs(self.initial)
         line = max(part, noise)

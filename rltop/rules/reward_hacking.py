@@ -221,9 +221,7 @@ _SIDE = 10
 class PenalisedDown(Detector):
     """R20: the score rises while score minus KL penalty, which is what is maximised, falls."""
 
-    first_score: list[float] = []
-    first_final: list[float] = []
-    at_start = (0.0, 0.0), (0.0, 0.0)
+    at_start: tuple[tuple[float, float], ...] = ()
     score: deque[float] = deque(maxlen=_SIDE)
     final: deque[float] = deque(maxlen=_SIDE)
 
@@ -231,15 +229,16 @@ class PenalisedDown(Detector):
         score, final = context.values.get("score_mean"), context.values.get("reward_final")
         if score is None or final is None:
             return None
-        if len(self.first_score) < _SIDE:
-            self.first_score.append(score)
-            self.first_final.append(final)
-            if len(self.first_score) == _SIDE:
-                self.at_start = mean_and_error(self.first_final), mean_and_error(self.first_score)
-            return QUIET
         self.score.append(score)
         self.final.append(final)
-        return self._compare() if len(self.score) == _SIDE else QUIET
+        if len(self.score) < _SIDE:
+            return QUIET
+        if self.at_start:
+            return self._compare()
+        self.at_start = mean_and_error(self.final), mean_and_error(self.score)
+        self.score.clear()
+        self.final.clear()
+        return QUIET
 
     def _compare(self) -> Finding:
         sigmas = self.thresholds["sigmas"] * (0.5 if self.is_firing else 1.0)

@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable
 
 import pytest
-from observations import alarms, first, noisy, play
+from observations import alarms, first, learning, noisy, play
 from tables import each_row
 
-from rltop.model import Algorithm, Level
+from rltop.model import Algorithm, EventState, Level
 from rltop.rules.engine import Engine
 
 LN2 = math.log(2.0)
@@ -357,3 +357,26 @@ def test_e7_noise_is_no_gain() -> None:
         engine = play(60, reward_mean=rewards, entropy=lambda r: 0.5 * max(0.05, 1 - r / 12))
         found += bool(alarms(engine))
     assert found >= 8
+
+
+# -- R1: what the run has come back from -------------------------------------------------------------------------
+
+
+@each_row("scale, swing, period", [(1.0, 0.1, 100), (1.0, 0.2, 100), (100.0, 0.35, 100), (2.0, 0.1, 250)])
+def test_r1_a_slow_wave_is_told_at_its_first_trough(scale: float, swing: float, period: int) -> None:
+    def reward(record: int) -> float:
+        return scale * (0.5 + swing * math.sin(2 * math.pi * record / period) + noisy(1.0, 0.01)(record) - 1.0)
+
+    told = alarms(play(2_000, reward_mean=reward), "R1")
+    assert [event.record < period + 50 for event in told] in ([True], [True, True])
+    assert sum(event.state is EventState.FIRING for event in told) == 1
+
+
+@each_row("lasts, pause", [(10, 200), (30, 60), (100, 60), (100, 200)])
+def test_r1_a_second_crash_is_told_at_once_although_the_first_was_recovered_from(lasts: int, pause: int) -> None:
+    again = 200 + lasts + pause
+    is_down = lambda r: 200 <= r < 200 + lasts or r >= again  # noqa: E731
+    engine = play(again + 60, reward_mean=lambda r: (0.15 if is_down(r) else learning(r)) + noisy(1.0, 0.02)(r) - 1.0)
+    told = [event.record for event in alarms(engine, "R1")]
+    assert 200 <= told[0] <= 205
+    assert any(again <= record <= again + 10 for record in told)
