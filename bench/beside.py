@@ -183,6 +183,8 @@ def compare(old: Program, new: Program, rounds: int, only: str, *, has_wandb: bo
             Question("first frame", first_frame(shown, newest_value(5_000))),
             Question("all shown, 5,000 rows", all_shown(shown)),
             Question("all shown, 20,000 rows", all_shown(written(folder, 20_000))),
+            Question("all shown, 5,000 rows of a run that learns", all_shown(written(folder, 5_000, 10))),
+            Question("all shown, 20,000 rows of a run that learns", all_shown(written(folder, 20_000, 10))),
             Question("memory held (PSS), 5,000 rows", held(shown), is_memory=True),
         ]
         if has_wandb:
