@@ -77,7 +77,8 @@ def test_a_case_agrees_with_its_file(case: Path) -> None:
     assert len(found) == expected["lines"]
     assert max(row["step"] for row in found) == expected["last_step"]
     training = [row for row in found if TRAINING & {*row, *row.get("data", {})}]
-    assert len(training) == expected["records"]
+    said = "`records` counts training rows: those with a key of TRAINING, to which a trainer's own may have to be added"
+    assert len(training) == expected["records"], said
     steps = [row["step"] for row in training]
     restarts = [after for before, after in itertools.pairwise(steps) if after <= before]
     assert restarts == expected["restarts"]

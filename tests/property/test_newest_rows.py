@@ -18,7 +18,7 @@ from stores import contents
 from rltop.cli.early import read_newest
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.formats.kinds import CONSOLE, CSV, JSONL, TENSORBOARD, WANDB, Kind
+from rltop.formats.kinds import CONSOLE, CSV, JSONL, KINDS, TENSORBOARD, WANDB, Kind
 from rltop.resources import folder
 from rltop.run import pipeline as pipeline_module
 from rltop.run import session as session_module
@@ -34,6 +34,10 @@ from rltop.store.stream import Stream
 
 NAMES = {JSONL: "m.jsonl", CSV: "progress.csv", TENSORBOARD: "events.out.tfevents.1", WANDB: "run-a.wandb"}
 NAMES[CONSOLE] = "train.log"
+
+
+def test_every_format_whose_end_can_be_read_by_itself_is_in_this_test() -> None:
+    assert set(NAMES) == {kind for kind in KINDS if last_rows(kind, 1) is not None}, "NAMES, files and _row have it"
 
 
 class Made(NamedTuple):

@@ -16,9 +16,10 @@ def test_every_entry_is_filed_under_its_own_name() -> None:
 def test_titles_fit_their_column_and_help_is_two_sentences() -> None:
     for metric in CATALOG.values():
         assert 0 < len(metric.title) <= 18, metric.name
-        text = text_of(metric)
-        assert text.help.endswith(".")
-        assert text.help.count(". ") == 1, metric.name
+        text = text_of(metric).help
+        assert text.endswith(".") and text.count(". ") == 1, (
+            f"help of {metric.name}: two sentences, each with its point"
+        )
 
 
 def test_titles_are_distinct_within_a_section() -> None:
