@@ -49,7 +49,7 @@ _MUTED, _ACKNOWLEDGED = " muted", " acknowledged"
 
 
 class Badge(NamedTuple):
-    """One active alert; one that is muted or acknowledged (`aside` says which) stays in its place."""
+    """One active alert; those that are muted or acknowledged (`aside` says which) come last."""
 
     rule: str
     title: Label
@@ -100,7 +100,7 @@ def _group(
     snapshot: Snapshot, name: str, verdicts: Sequence[Verdict], aside: Sequence[Verdict], past: History
 ) -> BadgeGroup:
     firing = [verdict for verdict in verdicts if verdict.is_active]
-    order = sorted([*firing, *aside], key=lambda v: (*v.urgency, v.stream, v.since_record))
+    order = sorted([*firing, *aside], key=lambda v: (v in aside, *v.urgency, v.stream, v.since_record))
     badges = tuple(
         Badge(
             v.rule,
@@ -241,7 +241,7 @@ def _items(group: BadgeGroup, glyphs: Glyphs) -> list[tuple[str, str, str, Targe
     if group.worst is not None:
         text = _worst_parts(group.worst, glyphs)
         short = f"{glyphs.recovered} {alert_name(group.worst)}{_MUTED if group.worst.is_muted else ''}"
-        loud = sum(badge.level >= Level.WARN for badge in group.badges)
+        loud = sum(badge.level >= Level.WARN and not badge.aside for badge in group.badges)
         items.insert(loud, (text, short, alert_role(group.worst), alert_target(group.worst)))
     return items
 

@@ -15,6 +15,7 @@ from operator import itemgetter
 from rltop import structs, units
 from rltop.model import Label, Signal, Verdict
 from rltop.pages.chart_axes import Marker, add_rail, paint_marker_legend, read_markers
+from rltop.pages.header import end_of
 from rltop.pages.signals import cadence_of, catalogue_title, generic_signal, signal_of, whole_of
 from rltop.rows.glyphs import UNICODE, Glyphs, cell_width
 from rltop.rows.rows import Line, Piece, Row, RowBuilder, Target, TargetKind, text_rows, wrap
@@ -41,7 +42,7 @@ class Frame:
     Attributes:
         step: where they are aligned: the first step to the right of the line.
         first, last: the oldest and the newest step shown.
-        is_newest: it ends with the newest step of the run.
+        end: what stands at the right end.
     """
 
     step: int
@@ -50,7 +51,7 @@ class Frame:
     right: int
     first: int
     last: int
-    is_newest: bool
+    end: str
 
     @property
     def cells(self) -> int:
@@ -85,7 +86,8 @@ def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
     while left + right + 1 > cells:
         left, right = (left - 1, right) if left >= right else (left, right - 1)
     start, stop = max(first, step - 2 * left * stride), min(last, step + 2 * right * stride - 1)
-    return Frame(step, stride, left, right, start, stop, last <= stop)
+    end = end_of(snapshot) if last <= stop else units.step(stop)
+    return Frame(step, stride, left, right, start, stop, end)
 
 
 def read_aligned(snapshot: Snapshot, signal: Signal, frame: Frame) -> SparkData:
@@ -121,10 +123,9 @@ def axis_line(frame: Frame, glyphs: Glyphs, role: str) -> Line:
     if frame.left > len(first) + 2:
         builder.add(first, "dim").add(" ").add(glyphs.rule * (frame.left - builder.column - 1), "rule").add(" ")
     builder.to(frame.left).add(step, role)
-    end = "now" if frame.is_newest else units.step(frame.last)
-    rest = frame.cells - builder.column - len(end) - 2
+    rest = frame.cells - builder.column - len(frame.end) - 2
     if rest > 0:
-        builder.add(" ").add(glyphs.rule * rest, "rule").add(f" {end}", "dim")
+        builder.add(" ").add(glyphs.rule * rest, "rule").add(f" {frame.end}", "dim")
     return builder.row().line
 
 

@@ -241,7 +241,8 @@ def _range(curves: Sequence[Curve], ends: Sequence[float], is_log: bool) -> tupl
     low, high = min(values), max(values)
     if low < high:
         return low, high
-    return (low / 2, high * 2) if is_log else (low - (abs(low) or 1.0) / 10, high + (abs(high) or 1.0) / 10)
+    margin = abs(low) / 10
+    return (low / 2, high * 2) if is_log else (low - margin, high + margin) if margin else (0.0, 1.0)
 
 
 def build_plot(

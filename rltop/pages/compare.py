@@ -540,7 +540,6 @@ class ComparePage(RunsChartPage):
         head.add(metric_title(metric), "strong").add(
             f"  by {self.axis.value}{', log scale' if self.is_log_x else ''}", "note"
         )
-        head.add("   range locked" if self.is_locked else "", "note")
         head.add(f"   {metrics.index(metric) + 1} of {units.count(len(metrics))} common metrics", "dim")
         more = moment.keys.clause("find", ": {} finds one") + moment.keys.clause("grid", ", {} draws all")
         head.add(more if cell_width(more) < head.room else "", "dim")

@@ -480,6 +480,13 @@ def lack_of(counts: Counts) -> str:
     return f"its rows have {what} and no number" if what else ""
 
 
+def end_of(snapshot: Snapshot) -> str:
+    """What stands at the right end of a chart that shows all up to the step of the snapshot."""
+    if snapshot.at_step is not None:
+        return units.step(snapshot.at_step)
+    return "end" if snapshot.source.state in OVER else "now"
+
+
 def ending_words(snapshot: Snapshot) -> str:
     """When and of what a run died or was interrupted, as it, or the console log beside it, says."""
     step, log = snapshot.stream.last_step, snapshot.source.failure_log

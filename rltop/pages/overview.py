@@ -30,11 +30,11 @@ from rltop.pages.alerts import (
 )
 from rltop.pages.header import (
     BROKEN_OFF,
-    OVER,
     HeaderView,
     StreamsView,
     build_header,
     build_streams,
+    end_of,
     ending_words,
     freshness,
     header_clock,
@@ -418,7 +418,7 @@ def build_overview(
         counts=snapshot.source.counts,
         freshness=freshness(snapshot),
         span="newest rows" if snapshot.part.is_preview else "whole run" if at is None else "up to",
-        end=units.step(at) if at is not None else "end" if snapshot.source.state in OVER else "now",
+        end=end_of(snapshot),
         is_empty=is_empty,
         layout=snapshot.part.kind_title,
         is_awaited=snapshot.part.is_awaited,

@@ -19,7 +19,7 @@ from rltop.catalog.metrics import CATALOG
 from rltop.model import Level, RunState
 from rltop.pages.alerts import alert_role
 from rltop.pages.header import STATE_ROLES, pace_of
-from rltop.pages.page import Effect, ListPage, MarkRun, Moment, Open
+from rltop.pages.page import Effect, ListPage, MarkRun, Moment, Open, Say
 from rltop.pages.run_entry import (
     REWARDS,
     SPEEDS,
@@ -419,6 +419,10 @@ class RunsPage(ListPage[RunEntry]):
         if key == "mark" and self.chosen is not None:
             return MarkRun(self.chosen.name)
         if key == "compare":
+            from rltop.pages.compare import shown_runs  # noqa: PLC0415 - few sessions compare anything
+
+            if len(shown_runs(moment)) < 2:
+                return Say(moment.keys.tell("mark two runs or more ({mark}) to compare them"))
             return Open(Target(TargetKind.COMPARE))
         return None
 

@@ -177,7 +177,7 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
 
 
 def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
-    builder = RowBuilder(width, glyphs).add(" ").left("evidence", _LABEL, "dim")
+    builder = RowBuilder(width, glyphs).add(" ").left("evidence" if verdict.evidence else "key", _LABEL, "dim")
     if verdict.key:
         target = Target(TargetKind.METRIC, verdict.key, stream=view.stream)
         builder.add(clip_middle(Label.of(verdict.key).display, max(8, width - 40)), "key", target)

@@ -28,6 +28,7 @@ def run(tmp_path: Path) -> Path:
                 REWARD: {120: 0.9, 310: 0.1}.get(n, 0.2),
                 "actor/entropy": 1.0 + (n % 7) / 10,
                 "actor/grad_norm": 0.5,
+                "actor/none": 0.0,
                 "actor/pg_loss": -0.1,
                 "timing_s/step": 10.0 + n,
                 "training/epoch": (n - 1) // 100,
@@ -143,7 +144,12 @@ async def test_the_range_of_values_is_kept_until_it_is_let_go(run: Path) -> None
         await press(pilot, "f")
         assert "range locked" not in page_text(app)
         assert not re.search(r"^ *80(\.0)? %|^ *0\.80?[┤ ]", page_text(app), re.MULTILINE)
-        await press(pilot, "l", "f")
+        app.carry_out(Push(MetricPage("actor/none")))
+        await pilot.pause()
+        free = page_text(app)
+        await press(pilot, "f")
+        assert page_text(app).replace("   range locked", "") == free, "of a curve at zero too"
+        await press(pilot, "escape", "l", "f")
         assert "log scale" in page_text(app) and "range locked" in page_text(app)
 
 

@@ -137,7 +137,8 @@ async def test_of_many_runs_none_is_compared_before_it_is_marked(tmp_path: Path)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         await press(pilot, "o")
-        assert "Mark two runs or more" in page_text(app)
+        assert "mark two runs or more (Space)" in status_text(app), "no page is opened to say so"
+        assert page_text(app).startswith(" RUNS")
 
 
 async def test_the_chart_of_a_metric_has_the_marked_runs_over_it(runs: list[Path]) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from copy import copy
 from functools import cache
 
 import pytest
 from tables import each_row
 
-from rltop.model import Verdict
+from rltop.model import RunState, Verdict
 from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.rows.glyphs import ASCII, UNICODE, cell_width
-from rltop.rows.rows import TargetKind
+from rltop.rows.rows import Row, TargetKind
 from rltop.run.snapshot import Snapshot
 from tests.fake_run import FakeRun, a_verdict, run_of
 
@@ -40,6 +41,10 @@ def trl_run(steps: int = 240, nan_at: int | None = None, faint: float = 4.0, **m
             row["loss"] = dice.gauss(0, 0.01)
         lines.append(json.dumps(row))
     return run_of("\n".join(lines).encode() + b"\n")
+
+
+def row_text(row: Row) -> str:
+    return "".join(piece.text for piece in row.line)
 
 
 def crash(**changes: object) -> Verdict:
@@ -158,6 +163,16 @@ def test_charts_stand_under_one_another_and_rows_fit(width: int, glyphs: object)
     places = {text.rindex(upright) for text in charts} if cells else set()
     assert len(places) <= 1
     assert bool(places) == bool(cells)
+
+
+@each_row(
+    ("at", "state", "end"), [(None, RunState.LIVE, "now"), (None, RunState.ENDED, "end"), (220, RunState.LIVE, "220")]
+)
+def test_the_charts_end_now_only_where_rows_go_on_coming(at: int | None, state: RunState, end: str) -> None:
+    run = copy(trl_run(reward=ONSET))
+    run.state = state
+    (head,) = [row for row in paint_chain(chain(run, at), 120, UNICODE) if " 200 " in row_text(row)]
+    assert row_text(head).endswith(f"─ {end}")
 
 
 def test_enter_opens_each_link() -> None:

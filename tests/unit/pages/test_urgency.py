@@ -55,3 +55,11 @@ def test_the_sentence_and_the_badges_do_not_depend_on_the_order_of_verdicts() ->
     said = build_sentence(Snapshot(run), verdicts, None, None)
     assert said.target is not None and said.target.name == "L1"
     assert build_badges(Snapshot(run), verdicts)[0].badges[0].rule == "L1"
+
+
+def test_what_somebody_has_acknowledged_comes_behind_what_is_new() -> None:
+    run = run_of(verl_lines(verl_rows(60)))
+    run.verdicts = [a_verdict("O1", Level.WARN)]
+    run.set_aside = [a_verdict("R1", Level.CRIT)]
+    (learning, _) = build_badges(Snapshot(run), Snapshot(run).standing)
+    assert [(badge.rule, badge.aside) for badge in learning.badges] == [("O1", ""), ("R1", " acknowledged")]
