@@ -173,6 +173,10 @@ FIND_S, SILENT_S = 5.0, 30.0
 """How often the log is looked for while there is none, and after how long without a line for another."""
 
 
+Reading = Callable[[str], tuple[list[PhaseEvent], LogReader]]
+"""Reads the log at a path as `events_of_log` does."""
+
+
 def events_of_log(path: str, end_bytes: int = END_BYTES) -> tuple[list[PhaseEvent], LogReader]:
     """What a log tells, as it lies there.
 
@@ -349,14 +353,14 @@ def where_of(
 
 
 def told_by_files(
-    log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, end_bytes: int = END_BYTES
+    log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, read: Reading = events_of_log
 ) -> LogTold:
     """What a log tells together with other files; as for `where_of`.
 
     Raises:
         OSError: the log cannot be read.
     """
-    events, reader = events_of_log(log, end_bytes) if log else ([], None)
+    events, reader = read(log) if log else ([], None)
     return LogTold(
         log or source,
         now_s,

@@ -11,12 +11,12 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.files import Worker, first_bytes, last_bytes, names_in, open_regular
 from rltop.formats.decoder import GONE_S, DecoderOptions
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, kind_of
@@ -28,8 +28,10 @@ from rltop.run.sniff import TRAINING
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
+    from rltop.live.job import Reading
+    from rltop.live.log import LogReader
+    from rltop.live.phases import PhaseEvent
     from rltop.run.run import Run
-    from rltop.run.whereabouts import FilesSeen
 
 _LOSS = regex(rb"(?<![a-z])loss(?:es)?\b", re.IGNORECASE)
 """What a loop of one's own prints, where it says nothing else of a training."""
@@ -129,10 +131,10 @@ def silent_run(run: Run, log: str = "") -> Silent:
     )  # fmt: skip
 
 
-def has_told(run: Silent) -> bool:
+def has_told(run: Silent, logs: Sequence[str]) -> bool:
     """Is there a file that may tell more of the job of a run than its rows do?"""
     own = Path(log_of(run.path)[0])
-    if run.is_console or run.log or any(name.startswith(_TRACES) for name in names_in(own.parent)) or own_logs(run):
+    if run.is_console or logs or any(name.startswith(_TRACES) for name in names_in(own.parent)):
         return True
     with suppress(OSError, ValueError), open_regular(str(own)) as file:
         file.seek(0, os.SEEK_END)
@@ -140,18 +142,16 @@ def has_told(run: Silent) -> bool:
     return False
 
 
-def ending_of(run: Silent, now_s: float) -> Ending | None:
+def ending_of(run: Silent, logs: Sequence[str], read: Reading, now_s: float) -> Ending | None:
     """What the console log of a run says that it died of; None where none does, or it is that of another run."""
-    paths = [run.log] if run.log else own_logs(run)
-    if not paths:
+    if not logs:
         return None
-    from rltop.live.job import events_of_log  # noqa: PLC0415 - only where there is a log
-    from rltop.live.judge import dead_after_s, died_of  # noqa: PLC0415
+    from rltop.live.judge import dead_after_s, died_of  # noqa: PLC0415 - only where there is a log
     from rltop.live.phases import merged  # noqa: PLC0415
 
-    for path in paths:
+    for path in logs:
         try:
-            phases = merged(events_of_log(path, END_BYTES)[0])
+            phases = merged(read(path)[0])
             still_s = max(0.0, now_s - Path(path).stat().st_mtime)
             if phases.failure is None or _is_of_another(run, path):
                 continue
@@ -163,6 +163,8 @@ def ending_of(run: Silent, now_s: float) -> Ending | None:
 
 def own_logs(run: Silent) -> list[str]:
     """The logs beside a run that may be its own, the likeliest first; its own file says itself how it ended."""
+    if run.log:
+        return [run.log]
     own = Path(log_of(run.path)[0])
     stem, names = own.name.split(".")[0], names_in(own.parent)
     head, latest_s = b"", math.inf
@@ -197,6 +199,12 @@ def own_logs(run: Silent) -> list[str]:
         if kept is None or (seen.st_mtime, path) > kept:
             found[_pattern(path)] = seen.st_mtime, path
     return [path for _, path in found.values()]
+
+
+def _end_of_log(path: str) -> tuple[list[PhaseEvent], LogReader]:
+    from rltop.live.job import events_of_log  # noqa: PLC0415 - only where there is a log
+
+    return events_of_log(path, END_BYTES)
 
 
 def _is_of_training(path: str) -> bool:
@@ -248,23 +256,11 @@ def _are_of(run: Silent, records: Sequence[Record]) -> bool:
 
 
 class EndReader:
-    """Looks at the console logs of runs that have fallen silent, in a thread that nobody waits for.
+    """Looks at the console logs of runs that have fallen silent, in a thread that nobody waits for."""
 
-    Args:
-        see: what their files tell of the job of a run, where they tell more than its rows.
-    """
-
-    def __init__(
-        self,
-        log: str,
-        notify: Callable[[], None],
-        clock: Clock | None = None,
-        see: Callable[[Run, Silent], FilesSeen] | None = None,
-    ) -> None:
+    def __init__(self, log: str, notify: Callable[[], None], clock: Clock) -> None:
         self.count = 0
-        self._see = see
-        self._log, self._notify = log, notify
-        self._clock = clock or SystemClock()
+        self._log, self._notify, self._clock = log, notify, clock
         self.worker = Worker("ends of logs")
         self._seen: dict[int, tuple[Run, int, int]] = {}
         self._again_s = -math.inf
@@ -304,14 +300,17 @@ class EndReader:
         for run, silent in wanted:
             now_s = self._clock.wall()
             is_gone = len(wanted) > _CROWD and now_s - (silent.newest_s or 0.0) >= GONE_S
-            found, seen = run.ending, None
+            found, told = run.ending, None
             # A fault in a file that nobody named must not end the program, nor hide how the run ended.
             with suppress(Exception):
-                found = ending_of(silent, now_s)
-                see = None if is_gone or run.whereabouts is not None or not has_told(silent) else self._see
-                seen = None if see is None else see(run, silent)
-            run.seen = seen
-            if found != run.ending or seen is not None:
+                logs, read = own_logs(silent), cache(_end_of_log)
+                found = ending_of(silent, logs, read, now_s)
+                if not is_gone and run.whereabouts is None and has_told(silent, logs):
+                    from rltop.run.whereabouts import seen  # noqa: PLC0415 - only where more is told than rows do
+
+                    told = seen(run, silent, logs, read, self._clock)
+            run.seen = told
+            if found != run.ending or told is not None:
                 run.ending = found
                 self.count += 1
                 self._notify()

@@ -33,11 +33,10 @@ from rltop.structs import replace
 
 if TYPE_CHECKING:
     from rltop.rules.options import EngineOptions
-    from rltop.run.console_end import EndReader, Silent
+    from rltop.run.console_end import EndReader
     from rltop.run.rank_watch import RankWatch
     from rltop.run.rollouts import RolloutShelf
     from rltop.run.run_settings import RunSettings, SettingsReader
-    from rltop.run.whereabouts import FilesSeen
 
 
 _PATIENCE_S = 0.2
@@ -511,16 +510,11 @@ class Session:
         if self._endings is None:
             from rltop.run.console_end import EndReader  # noqa: PLC0415 - not before the first frame
 
-            self._endings = EndReader(self.builder.options.log, self.notifier.notify, self._clock, self._see)
+            self._endings = EndReader(self.builder.options.log, self.notifier.notify, self._clock)
         self._endings.ask(self.runs)
 
     def has_looked_for_ending(self, run: Run) -> bool:
         return self._endings is not None and self._endings.has_looked_at(run)
-
-    def _see(self, run: Run, silent: Silent) -> FilesSeen:
-        from rltop.run.whereabouts import seen  # noqa: PLC0415 - only where something tells more than the rows
-
-        return seen(run, silent, self._clock)
 
     def read_endings(self) -> None:
         """Look at the console logs of runs that have been read to their end, for what is printed and left."""

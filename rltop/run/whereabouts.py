@@ -8,14 +8,14 @@ from pathlib import Path
 
 from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
-from rltop.live.job import Asked, JobProbe, told_by_files, where_now
+from rltop.live.job import Asked, JobProbe, Reading, told_by_files, where_now
 from rltop.live.judge import Where
 from rltop.live.phases import PhaseEvent, Phases
 from rltop.live.probe import LogTold, Probe, Probes
 from rltop.live.traces import Traces, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
-from rltop.run.console_end import END_BYTES, Silent, own_logs, silent_run
+from rltop.run.console_end import Silent, own_logs, silent_run
 from rltop.run.places import checkpoint_steps, folder_of
 from rltop.run.run import Run
 from rltop.structs import NamedTuple, Remembered
@@ -88,15 +88,19 @@ class FilesSeen(NamedTuple):
         return where_now(self.files, self.clock.wall())
 
 
-def seen(run: Run, silent: Silent, clock: Clock) -> FilesSeen:
+def seen(run: Run, silent: Silent, logs: Sequence[str], read: Reading, clock: Clock) -> FilesSeen:
     """What the files of a silent run tell of its job; may be called in a thread.
+
+    Args:
+        logs: those beside it that may be its own, the likeliest first.
 
     Raises:
         OSError: its log cannot be read.
     """
-    log, path = silent.log or log_of_run(run, silent), log_of(run.path.raw)[0]
+    path = log_of(run.path.raw)[0]
+    log = path if silent.is_console and not silent.log else next(iter(logs), "")
     told = [*_told_beside(run), told_by_rows(silent)]
-    return FilesSeen(silent.rows, told_by_files(log, told, path, clock.wall(), END_BYTES), clock)
+    return FilesSeen(silent.rows, told_by_files(log, told, path, clock.wall(), read), clock)
 
 
 def knowing(run: Run, found: Where) -> Where:
