@@ -196,7 +196,8 @@ class CsvDecoder(Decoder):
         return any(step_of(row[key]) is not None for key in self._step_keys if key in row)
 
     def _is_new_header(self, cells: list[str]) -> bool:
-        return len(cells) == len(self._header) and _is_header(cells) and not any(_is_number(cell) for cell in cells)
+        is_like = len(cells) == len(self._header) > 1 and len(set(cells)) == len(cells)
+        return is_like and all(cell.strip() and not _is_number(cell) for cell in cells)
 
     def _why_not(self, cells: list[str] | None, *, is_ended: bool) -> str:
         """Why a record is no row; empty if it is one."""
@@ -271,7 +272,3 @@ def _as_logged(names: list[str]) -> list[str]:
         _LEFT_OUT if name in copies else name.rpartition(_OF_RUN)[2] if is_one and name in charted else name
         for name in names
     ]
-
-
-def _is_header(cells: list[str]) -> bool:
-    return all(cell.strip() for cell in cells) and len(set(cells)) == len(cells) and len(cells) > 1

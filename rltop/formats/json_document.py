@@ -479,13 +479,10 @@ def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
         rows = max((form(each) for form in _FORMS), key=len)  # of as many the surest sign
         if rows:
             break
-    grouped = [] if rows and _is_of_columns(document) else _by_group(document)
+    has_columns = any(isinstance(value, list) and value for value in document.values())
+    grouped = [] if rows and has_columns else _by_group(document)
     rows = rows if len(rows) >= len(grouped) else grouped
     return _with_evaluations(rows, document), steps
-
-
-def _is_of_columns(document: Row) -> bool:
-    return any(isinstance(value, list) and value for value in document.values())
 
 
 def _with_evaluations(rows: Sequence[object], document: Row) -> Sequence[object]:

@@ -75,11 +75,6 @@ _CSV_HEADER = regex(
 """Names between commas, or between tabs (`progress.txt` of Spinning Up)."""
 
 
-def _no_sign(head: bytes) -> bool:
-    del head
-    return False
-
-
 class Kind(NamedTuple):
     """One format.
 
@@ -101,7 +96,7 @@ class Kind(NamedTuple):
     title: str
     make: Callable[[DecoderOptions], Decoder]
     file_name: str
-    is_sign: Callable[[bytes], bool] = _no_sign
+    is_sign: Callable[[bytes], bool] = lambda _: False
     note: str = ""
     is_line_based: bool = False
     row_starts: Callable[[bytes, int], Sequence[int]] | None = None

@@ -181,8 +181,7 @@ def clipped_key(key: str) -> str:
 
 def alert_line(level: str, title: str, text: str) -> str:
     """An alert of a training script in one line, cut where it is long."""
-    words = " ".join(f"{level.lower()}: {title}: {text}".split()[:_ALERT_WORDS]).removesuffix(":")
-    return words if len(words) <= MAX_KEY_CHARS else words[:MAX_KEY_CHARS] + "…"
+    return clipped_key(" ".join(f"{level.lower()}: {title}: {text}".split()[:_ALERT_WORDS]).removesuffix(":"))
 
 
 def _number_in(text: str) -> float | NonFinite | None:
@@ -249,17 +248,10 @@ _Cells = tuple[list[str], "array[float]", tuple[CellMark, ...]]
 """Keys, values and marks of a row."""
 
 
-_DICTIONARY = ("{'", '{"')
-
-
-def _printed(text: str) -> Mapping[str, object] | None:
-    return read_printed(text) if is_printed_dict(text) else None
-
-
 def _leaves(row: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """The leaves of a row; a text that spells a dictionary is an object as well."""
     for key, value in flat_items(row):
-        found = _printed(value) if isinstance(value, str) and value.startswith(_DICTIONARY) else None
+        found = read_printed(value) if isinstance(value, str) and is_printed_dict(value) else None
         if found is None:
             yield key, value
         else:

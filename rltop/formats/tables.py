@@ -103,8 +103,10 @@ class TableDecoder(Decoder):
 
     def flush(self) -> list[Record]:
         """What has been gathered of a step that may go on, and rows that wait where no step is known to come."""
-        records: list[Record] = []
-        for placed in self._steps.release(is_end=False):
+        return self._release([], is_end=False)
+
+    def _release(self, records: list[Record], *, is_end: bool) -> list[Record]:
+        for placed in self._steps.release(is_end=is_end):
             self._give_out(placed, records)
         self._keep(self._rows.give_out(), records)
         return records
@@ -119,10 +121,10 @@ class TableDecoder(Decoder):
         last = self._framer.finish()
         if last is not None:
             self._take(*last, records)
-        for placed in self._steps.release(is_end=True):
-            self._give_out(placed, records)
-        self._keep(self._rows.give_out(), records)
-        self._give_out_alerts(records)
+        self._release(records, is_end=True)
+        for alert in self._alerts:
+            self._give_out_alert(alert, alert.number if self._steps.last is None else self._steps.last, records)
+        self._alerts = []
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
@@ -187,11 +189,10 @@ class TableDecoder(Decoder):
             self._give_out(placed, records)
 
     def _give_out(self, placed: PlacedRow, records: list[Record]) -> None:
-        (cells, number, time_s, position, said), step, is_part = placed
+        (cells, number, time_s, position, said), step, total, is_part = placed
         if step is None:
             self.counts.no_step_lines += 1
             return
-        step, total = step if isinstance(step, tuple) else (step, None)
         if number is not None:
             self._last_number = max(self._last_number, number)
             if self._alerts:
@@ -230,11 +231,6 @@ class TableDecoder(Decoder):
         if due:
             self._alerts = [alert for alert in self._alerts if alert.number > number]
         return tuple(alert.said for alert in due)
-
-    def _give_out_alerts(self, records: list[Record]) -> None:
-        alerts, self._alerts = self._alerts, []
-        for alert in alerts:
-            self._give_out_alert(alert, alert.number if self._steps.last is None else self._steps.last, records)
 
     def _sample(self, values: Values) -> None:
         for key, value in self._object(values.get("metrics", b"")).items():

@@ -260,7 +260,6 @@ class TelescopeDecoder(Decoder):
     """Rows of a run, from archives that are given one after the other with a `reset` between them.
 
     Attributes:
-        unread: archives that could not be opened, because they were being written.
         group_size: samples of most groups in the newest step of which all are known.
     """
 
@@ -271,7 +270,6 @@ class TelescopeDecoder(Decoder):
     def __init__(self) -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""
-        self.unread = 0
         self._builder = RecordBuilder(self.counts)
         self._archive = bytearray()
         self._is_taken = False
@@ -368,16 +366,12 @@ class TelescopeDecoder(Decoder):
         """Nothing more will come: every step as far as it is known."""
         self._wait()
         self._giving = None
-        if self._archive and not self._is_taken:
-            self.unread += 1
         known = sorted({*self._metrics, *self._samples.steps, *self._values})
         return [record for step in known for record in self._give(step)]
 
     def reset(self, *, is_restart: bool = True) -> None:
         """Another archive follows."""
         self._wait()
-        if self._archive and not self._is_taken:
-            self.unread += 1
         self._archive = bytearray()
         self._is_taken = False
 

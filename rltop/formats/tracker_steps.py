@@ -45,10 +45,11 @@ class TrackerRow(NamedTuple):
 
 
 class PlacedRow(NamedTuple):
-    """A row and its step; None where nothing tells. `is_part` as of `Record`."""
+    """A row, its step (None where nothing tells) and the total that stands behind it. `is_part` as of `Record`."""
 
     row: TrackerRow
-    step: Step | None
+    step: int | None
+    total: int | None = None
     is_part: bool = False
 
 
@@ -149,8 +150,9 @@ class TrackerSteps:
         return [self._placed(row, most if row.number is None else min(row.number, most)) for row in held]
 
     def _placed(self, row: TrackerRow, step: Step | None) -> PlacedRow:
-        before, self.last = self.last, step[0] if isinstance(step, tuple) else self.last if step is None else step
-        return PlacedRow(row, step, is_part=before is not None and before == self.last)
+        at, total = step if isinstance(step, tuple) else (step, None)
+        before, self.last = self.last, self.last if at is None else at
+        return PlacedRow(row, at, total, is_part=before is not None and before == self.last)
 
     def _stays_at_zero(self, cells: Row) -> bool:
         """Has some metric been logged so often at step 0 that nobody can be counting? Timings repeat within a step."""
@@ -182,11 +184,10 @@ class ExportedRows:
 
     def _records_of(self, rows: Iterable[PlacedRow]) -> list[Record]:
         records = []
-        for (cells, _, time_s, position, _), step, is_part in rows:
+        for (cells, _, time_s, position, _), step, total, is_part in rows:
             if step is None:
                 self._counts.miss_step(cells)
                 continue
-            at, total = step if isinstance(step, tuple) else (step, total_of(cells))
-            record = self._builder.of_cells(at, time_s, cells, position, total)
+            record = self._builder.of_cells(step, time_s, cells, position, total or total_of(cells))
             records.append(record._replace(is_part=True) if is_part else record)
         return records

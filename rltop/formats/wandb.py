@@ -650,8 +650,8 @@ class WandbDecoder(BlockLogDecoder):
 
     def _records_of(self, rows: Iterable[PlacedRow]) -> list[Record]:
         records: list[Record] = []
-        for (cells, _, time_s, position, _), step, is_part in rows:
-            if not isinstance(step, int):
+        for (cells, _, time_s, position, _), step, _, is_part in rows:
+            if step is None:
                 self.counts.no_step_lines += 1
                 continue
             said = tuple(line for _, line in self._alerts)

@@ -22,7 +22,16 @@ from rltop.formats.decoder import MAX_LINE_BYTES, Allowance, LineFramer
 from rltop.formats.jsonl import object_of
 from rltop.formats.parquet import MAGIC as PARQUET
 from rltop.formats.parquet import ParquetTable, Value
-from rltop.formats.rollouts.rows import Row, by_prompt, finite, has_answer, placed, read_text, step_of_row, text_of
+from rltop.formats.rollouts.rows import (
+    Row,
+    by_prompt,
+    completion_of,
+    finite,
+    has_answer,
+    read_text,
+    step_of_row,
+    text_of,
+)
 from rltop.formats.rollouts.stores import Archives, ExperienceBuffer
 from rltop.formats.rows import MAX_STEP
 from rltop.model import Counts
@@ -230,7 +239,7 @@ def completions_in(file: BinaryIO, path: str, start: int, stop: int | None, step
     """The completions in a stretch of a file, as in `rows_of_file`; where `step` is given, only those that name it."""
     for line, row in rows_of_file(file, start, stop):
         if step is None or step_of_row(row) == step:
-            yield placed(row, TextPlace(path, line.start, len(line.data))).completion
+            yield completion_of(row, TextPlace(path, line.start, len(line.data)))
 
 
 def row_at(place: TextPlace) -> Row | None:
@@ -498,7 +507,7 @@ class EpisodeFiles(StepFiles):
     def _rows_of(self, path: str) -> list[Completion]:
         with open_regular(path) as file:
             return [
-                placed(answer, TextPlace(path, line.start, len(line.data))).completion
+                completion_of(answer, TextPlace(path, line.start, len(line.data)))
                 for line, row in rows_of_file(file)
                 for answer in answers_of(row)
             ]

@@ -1,4 +1,4 @@
-"""One row of a rollout dump → a step and a `Completion`: the field names of each trainer.
+"""One row of a rollout dump → its step, or a `Completion`: the field names of each trainer.
 
 Owns the names. Rows name their step, their group and their numbers in one of the ways below; the first name that a row
 has counts. What is written down here for rows of our own is `docs/rollouts.md`.
@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rltop.formats.rows import MAX_STEP, number_of
 from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
-from rltop.structs import NamedTuple
 
 Row = Mapping[str, object]
 
@@ -48,13 +47,6 @@ _TOLD = (
 _CUT_WORDS = ("length", "max_tokens", "truncated", "overlong", "limit", "exhausted")
 _MOST_PARTS = 3
 _MAX_DEPTH = 4
-
-
-class DumpRow(NamedTuple):
-    """One row of a dump: its step (None where the row does not say) and what it is."""
-
-    step: int | None
-    completion: Completion
 
 
 def _first(row: Row, names: Iterable[str]) -> object:
@@ -144,13 +136,14 @@ def _facts(row: Row, told: frozenset[str], prefix: str = "", depth: int = 0) -> 
             yield f"{prefix}{key}"[:OPENING_CHARS], str(value)[:OPENING_CHARS]
 
 
-def placed(row: Row, place: TextPlace) -> DumpRow:
-    eid = row.get("eid")
+def completion_of(row: Row, place: TextPlace) -> Completion:
+    eid, texts = row.get("eid"), texts_of(row)
     if isinstance(eid, Mapping):
-        return _trinity(row, eid, place)
-    step, texts = whole_step(_first(row, STEP)), texts_of(row)
-    group, number = _group_of(row, texts[0])
-    return DumpRow(step, _completion(row, texts, group, number, place))
+        # Trinity: (batch, task) is the group, run the completion, and every step of a run a row of its own.
+        group, number = f"{text_of(eid.get('batch'))}/{text_of(eid.get('task'))}", _name(eid.get("run"))
+    else:
+        group, number = _group_of(row, texts[0])
+    return _completion(row, texts, group, number, place)
 
 
 def step_of_row(row: Row) -> int | None:
@@ -194,14 +187,6 @@ def _prompt_of_tokens(row: Row) -> str:
 
 def _name(value: object) -> str:
     return "" if value is None else text_of(value)[:OPENING_CHARS]
-
-
-def _trinity(row: Row, eid: Row, place: TextPlace) -> DumpRow:
-    """Trinity: (batch, task) is the group, run the completion, and every step of a run a row of its own."""
-    texts = texts_of(row)
-    group = f"{text_of(eid.get('batch'))}/{text_of(eid.get('task'))}"
-    completion = _completion(row, texts, group, _name(eid.get("run")), place)
-    return DumpRow(whole_step(eid.get("batch")), completion)
 
 
 def _completion(row: Row, texts: tuple[str, str], group: str, number: str, place: TextPlace) -> Completion:
