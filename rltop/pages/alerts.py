@@ -327,14 +327,9 @@ def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).add(
         f" {glyphs.level(Level.CRIT)} COLLAPSE since {units.step(banner.onset_step)}", "crit"
     )
-    parts = []
-    if banner.last_good_step is not None:
-        parts.append(f"last good step {units.step(banner.last_good_step)}")
-    if banner.checkpoint_step is not None:
-        parts.append(f"checkpoint {units.step(banner.checkpoint_step)}")
-    else:
-        parts.append("no earlier checkpoint logged")
-    for part in parts:
+    good, saved = banner.last_good_step, banner.checkpoint_step
+    parts = [] if good is None else [f"last good step {units.step(good)}"]
+    for part in (*parts, "no earlier checkpoint logged" if saved is None else f"checkpoint {units.step(saved)}"):
         if cell_width(part) + 3 <= builder.room:
             builder.add(" · ", "crit").add(part, "strong")
     told = (_moved(banner.movers[:count], banner.onset_step) for count in range(min(len(banner.movers), _NAMED), 0, -1))

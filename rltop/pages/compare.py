@@ -124,10 +124,6 @@ def numbered(found: Sequence[Snapshot]) -> list[ComparedRun]:
     ]
 
 
-def runs_beside(moment: Moment) -> list[ComparedRun]:
-    return [one for one in compared_runs(moment) if one.entry.path.raw != moment.snapshot.run.path.raw]
-
-
 def compared_metrics(runs: Sequence[ComparedRun]) -> list[tuple[str, str]]:
     return common_metrics([run.snapshot for run in runs])
 
@@ -476,7 +472,10 @@ class ComparePage(RunsChartPage):
         found = self._remembered.of("settings", told, lambda: differences(told))
         above = [*self._table(runs, baseline, moment, width), Row(())]
         compared = _paint_pipelines(runs, width, moment.glyphs)
-        compared += self._divergences(runs, baseline, metrics, width, moment.glyphs)
+        for one in runs:
+            if one is not baseline:
+                text = first_divergence(one.snapshot.run, baseline.snapshot.run, self._remembered)
+                compared += _told_of(one, text, "text", width, moment.glyphs)
         settings = _paint_settings(runs, baseline, found, width, moment.glyphs)
         # What the chart leaves no room for stands below it.
         if len(above) + len(compared) + 1 + _CHART_ROWS > height:
@@ -508,24 +507,6 @@ class ComparePage(RunsChartPage):
             title.add(told if cell_width(told) < title.room else f" of {units.count(len(moment.marked))}", "warn")
         title.add(f"   baseline: {baseline.entry.name.display}", "note")
         return [title.row(), *paint_table(table, width, moment.glyphs)]
-
-    def _divergences(
-        self, runs: Sequence[ComparedRun], baseline: ComparedRun, metrics: Sequence[tuple[str, str]], width: int,
-        glyphs: Glyphs,
-    ) -> list[Row]:  # fmt: skip
-        rows = []
-        named = [one for one in metrics if one[0] and one[0] in CATALOG]
-        for one in runs:
-            if one is not baseline:
-                text = self._divergence(one.snapshot, baseline.snapshot, named)
-                rows += _told_of(one, text, "text", width, glyphs)
-        return rows
-
-    def _divergence(self, ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> str:
-        """Where a run diverges from the baseline; looked at anew only where either has new rows or other settings."""
-        known = ours.source.version, theirs.source.version, ours.run.settings, theirs.run.settings, tuple(metrics)
-        pair = ours.run.path.raw, theirs.run.path.raw
-        return self._remembered.of(pair, known, lambda: divergence_text(ours, theirs, metrics))
 
     def _chart(
         self, runs: Sequence[ComparedRun], metrics: Sequence[tuple[str, str]], moment: Moment, size: tuple[int, int],
@@ -651,5 +632,5 @@ def first_divergence(run: Run, other: Run, known: Remembered) -> str:
         return divergence_text(ours, theirs, metrics)
 
     rows = run.stream.rows // _RECORDS, other.stream.rows // _RECORDS
-    at = (id(run), id(other), *rows, run.loading is None, id(run.settings), id(other.settings))
-    return known.of("divergence", at, text)
+    at = (*rows, run.loading is None, id(run.settings), id(other.settings))
+    return known.of((id(run), id(other)), at, text)

@@ -309,7 +309,9 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     gap = "   " if level < 2 else "  "
     pieces: list[Piece] = []
     if view.cursor is not None and view.step is not None:
-        pieces.append(Piece(_cursor_text(view, view.cursor), "cursor"))
+        mean = view.downsampled
+        place = f" {units.step(view.cursor)}" if mean is None else f"s {units.step(mean[0])}–{units.step(mean[1])}"
+        pieces.append(Piece(f"at step{place}", "cursor"))
         if level < 5:
             pieces.append(Piece(f" of {units.step(view.step)}", "unit"))
         if view.downsampled is not None:
@@ -405,12 +407,6 @@ def header_clock(snapshot: Snapshot) -> Hashable:
     job = None if snapshot.run.whereabouts is None else snapshot.run.whereabouts.where()
     limit = None if job is None else (job.ends_s, job.gpus, job.checkpoint)
     return age, "" if loading is None else units.share(loading), limit
-
-
-def _cursor_text(view: HeaderView, cursor: int) -> str:
-    if view.downsampled is None:
-        return f"at step {units.step(cursor)}"
-    return f"at steps {units.step(view.downsampled[0])}–{units.step(view.downsampled[1])}"
 
 
 _WORDS = (

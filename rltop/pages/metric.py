@@ -278,10 +278,11 @@ class MetricPage(ChartPage):
         shown, metric = view.plot.zoom, view.reading.signal.metric.name
         plot = with_readout(view.plot, moment.snapshot, view.reading)
         if moment.marked and not self.stream:
-            from rltop.pages.compare import overlays, runs_beside  # noqa: PLC0415 - few sessions compare anything
+            from rltop.pages.compare import compared_runs, overlays  # noqa: PLC0415 - few sessions compare anything
 
             axis, _ = self.axis_in(moment.snapshot)
-            others, named = runs_beside(moment), name_or_key(view.reading.signal)
+            others = [one for one in compared_runs(moment) if one.snapshot.run is not moment.snapshot.run]
+            named = name_or_key(view.reading.signal)
             zoom = shown if axis is Axis.STEP else self.shown(moment)
             at = moment.snapshot.at_step if axis is Axis.STEP else None
             curves = overlays(others, named, axis, columns=width, zoom=zoom, smoothing=self.smoothing, at=at)

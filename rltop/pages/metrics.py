@@ -25,7 +25,6 @@ from rltop.pages.page import Effect, ListPage, Moment, Open, Push, Redraw, Say
 from rltop.pages.signals import (
     braces,
     generic_signal,
-    known_signals,
     read_signal,
     signal_of,
     text_around,
@@ -438,7 +437,7 @@ def _pinned_first(keys: list[TreeKey], arrangement: Arrangement) -> list[TreeKey
 
 def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
     """The keys of one stream in order; sections of a stream beside the main one carry its name."""
-    known = known_signals(snapshot)
+    known = {} if snapshot.identity is None else snapshot.part.memo.signals(snapshot.identity)
     families = snapshot.part.memo.families()
     is_flat = sum("/" not in key and key in known for key in snapshot.stream.keys) > _MOST_GENERAL
     whose = f"{snapshot.role}: " if snapshot.role else ""

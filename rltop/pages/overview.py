@@ -61,7 +61,6 @@ from rltop.pages.stages import (
     TimingView,
     bars_at,
     build_timing,
-    full_height,
     least_full_height,
     paint_line,
     paint_stacked,
@@ -658,8 +657,8 @@ class _Painter:
         width, glyphs = self.width, self.glyphs
         if len(timing.top) < 2 or plan.timing == "line":
             return [paint_line(timing, width, glyphs)]
-        if plan.timing == "full" and least_full_height(timing, width):
-            room = min(full_height(timing, width), 12 if plan.strip > 2 else least_full_height(timing, width))
+        if plan.timing == "full" and (least := least_full_height(timing, width)):
+            room = min(1 + len(timing.stages), 12 if plan.strip > 2 else least)
             return paint_stages(timing, width, room, glyphs)
         return paint_stacked(timing, width, glyphs)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
@@ -268,7 +269,7 @@ def run_table(
         target=lambda one: Target(TargetKind.RUN, one.path.raw),
         sorting=sorting,
         is_sortable=True,
-        sign=lambda one: _sign(one, glyphs),
+        sign=lambda one: (glyphs.level(one.attention), LEVEL_ROLES[one.attention]),
         sign_head=NOW,
     )
 
@@ -280,17 +281,12 @@ def _paint_title(
     builder.add(units.count(len(entries)), "value")
     if total is not None and total != len(entries):
         builder.add(f" of {units.count(total)}", "dim")
-    for state in (RunState.DIED, RunState.LOST):
-        number = sum(one.state is state for one in entries)
-        if number:
-            builder.add(f"   {glyphs.state(state)} {units.count(number)} {state.value}", STATE_ROLES[state])
-    for level in (Level.CRIT, Level.WARN):
-        number = sum(one.level is level for one in entries)
-        if number:
-            builder.add(f"   {glyphs.level(level)} {units.count(number)} {level.word}", LEVEL_ROLES[level])
-    live = sum(one.state is RunState.LIVE for one in entries)
-    if live:
-        builder.add(f"   {glyphs.state(RunState.LIVE)} {units.count(live)} live", "live")
+    states, levels = Counter(one.state for one in entries), Counter(one.level for one in entries)
+    told = [(states[one], glyphs.state(one), one.value, STATE_ROLES[one]) for one in (RunState.DIED, RunState.LOST)]
+    told += [(levels[one], glyphs.level(one), one.word, LEVEL_ROLES[one]) for one in (Level.CRIT, Level.WARN)]
+    told.append((states[RunState.LIVE], glyphs.state(RunState.LIVE), "live", "live"))
+    for number, sign, word, role in told:
+        builder.add(f"   {sign} {units.count(number)} {word}" if number else "", role)
     read, judged = (sum(one.state is not RunState.LOADING for one in entries), sum(one.is_judged for one in entries))
     if read < len(entries):
         builder.add(f"   read {units.count(read)} of {units.count(len(entries))}", "dim")
@@ -302,10 +298,6 @@ def _paint_title(
     if hidden > 0:
         builder.add(f"   {glyphs.fall} {units.count(hidden)} below", "dim")
     return builder.row()
-
-
-def _sign(entry: RunEntry, glyphs: Glyphs) -> tuple[str, str]:
-    return glyphs.level(entry.attention), LEVEL_ROLES[entry.attention]
 
 
 def _paint_verdict(entry: RunEntry, cells: int) -> Line:

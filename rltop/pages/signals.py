@@ -400,11 +400,6 @@ def names_apart(keys: tuple[str, ...]) -> Mapping[str, str]:
     return names
 
 
-def known_signals(snapshot: Snapshot) -> Mapping[str, Signal]:
-    """Key → its signal; of several metrics the first, which is the one that its page shows."""
-    return {} if snapshot.identity is None else snapshot.part.memo.signals(snapshot.identity)
-
-
 def narrowest_signals(snapshot: Snapshot) -> Mapping[str, Signal]:
     """Key → its signal; of several metrics the last, which tells it from the other keys of the first one."""
     known = () if snapshot.identity is None else snapshot.identity.signals.values()

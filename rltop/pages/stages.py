@@ -24,11 +24,11 @@ HISTORY_STEPS = 200
 """How many steps medians rest on, on every page."""
 
 PACE_STEPS = 50
+"""How many of them say what a step takes now."""
 _MOST_SHARE = 10
 _NEWEST, _STRAYS, _OTHER = 9, 1, 0.1
 """So many steps make a pace of their own where all but so many are beyond the quartile of those before and the medians
 are so far apart: of steps that vary by chance alone they do once in some ten thousand times."""
-"""How many of them say what a step takes now."""
 
 STRIP_STEPS = 60
 """How many of them the strip of a report shows, and how many say which stages are large."""
@@ -518,13 +518,8 @@ STRIP_LABEL = 17
 NAMED = 3
 
 
-def full_height(view: TimingView, width: int) -> int:
-    """Rows that every stage of the step needs with its title; 0 if there is no room for bars."""
-    return 0 if width < _LEAST_WIDTH else 1 + len(view.stages)
-
-
 def least_full_height(view: TimingView, width: int) -> int:
-    """Rows below which the stages are better shown as one stacked bar."""
+    """Rows below which the stages are better shown as one stacked bar; 0 if there is no room for bars."""
     return 0 if width < _LEAST_WIDTH else 1 + min(len(view.top), 6)
 
 

@@ -19,12 +19,10 @@ from rltop.report.run_report import (
     Made,
     RunReport,
     comparison,
-    differing_settings,
-    divergences,
+    differences_of,
     further_runs,
     parts_grid,
     pipeline_words,
-    pipelines,
     run_names,
     settings_grid,
     text_of,
@@ -46,13 +44,8 @@ def markdown(reports: Sequence[RunReport], made: Made) -> str:
     if len(reports) > 1:
         runs, metrics = comparison(reports)
         lines += [*_table(runs), ""]
-        if (diverging := divergences(reports)).rows:
-            lines += ["## Where they diverge", "", *_table(diverging), ""]
-        differing = differing_settings(reports)
-        if differing.rows:
-            lines += ["## Settings that differ", "", *_table(differing), *_left_out(differing, "setting"), ""]
-        if (beside := pipelines(reports)).rows:
-            lines += ["## Pipelines", "", *_table(beside), ""]
+        for title, grid, what in differences_of(reports):
+            lines += [f"## {title}", "", *_table(grid), *_left_out(grid, what), ""]
         lines += ["## Key metrics", "", *_table(metrics), ""]
     for name, report in zip(names[:MOST_RUNS], reports[:MOST_RUNS], strict=True):
         if len(reports) > 1:

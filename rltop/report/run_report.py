@@ -158,7 +158,6 @@ class RunReport:
 
     path: Label
     entry: RunEntry
-    level: Level
     facts: tuple[str, ...]
     records: str
     sentence: str
@@ -224,7 +223,6 @@ def build_report(
     return RunReport(
         path=snapshot.path,
         entry=read_entry(snapshot),
-        level=max((one.level for one in active), default=Level.OK if snapshot.stream.has_values else Level.NO_DATA),
         facts=tuple(_facts(snapshot, view, window)),
         records=_records(snapshot),
         sentence=view.sentence.text.display,
@@ -356,6 +354,16 @@ def parts_grid(flow: Flow) -> Grid:
             name = ""
     heads = ("part", "metric", "last", "vs start", "step", "key")
     return Grid(heads, (False, False, True, True, True, False), tuple(rows))
+
+
+def differences_of(reports: Sequence[RunReport]) -> list[tuple[str, Grid, str]]:
+    """In what runs differ: titles, tables, and what is counted where some is left out; none that is empty."""
+    found = (
+        ("Where they diverge", divergences(reports), "run"),
+        ("Settings that differ", differing_settings(reports), "setting"),
+        ("Pipelines, over the last records", pipelines(reports), "run"),
+    )
+    return [one for one in found if one[1].rows]
 
 
 def pipelines(reports: Sequence[RunReport]) -> Grid:

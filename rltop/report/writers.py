@@ -30,12 +30,10 @@ from rltop.report.run_report import (
     Made,
     RunReport,
     comparison,
-    differing_settings,
-    divergences,
+    differences_of,
     further_runs,
     parts_grid,
     pipeline_words,
-    pipelines,
     run_names,
     settings_grid,
     short_names,
@@ -216,13 +214,8 @@ def _comparison(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[
     yield f'<p class="facts">{" · ".join(links)}</p>'
     yield from _section("Runs", [_table(runs)])
     yield from _overlays(reports, names)
-    if (diverging := divergences(reports)).rows:
-        yield from _section("Where they diverge", [_table(diverging)])
-    differing = differing_settings(reports)
-    if differing.rows:
-        yield from _section("Settings that differ", [_table(differing, "setting")])
-    if (beside := pipelines(reports)).rows:
-        yield from _section("Pipelines, over the last records", [_table(beside)])
+    for title, grid, what in differences_of(reports):
+        yield from _section(title, [_table(grid, what)])
     yield from _section("Key metrics, last value and change against the start of each run", [_table(metrics)])
 
 

@@ -345,7 +345,6 @@ class StageSummary(Struct):
         slowest: the rank that is slowest by its median.
         behind_s: its median minus `usual_s`.
         often: share of the steps in which it was the slowest of all, 0 to 1.
-        last_s: what it took in the newest step that has it.
         history: by how many seconds it was behind, step by step, oldest first.
         step_s: what the median rank of the group spends in all stages.
     """
@@ -357,7 +356,6 @@ class StageSummary(Struct):
     slowest: str
     behind_s: float
     often: float
-    last_s: float
     history: tuple[float, ...]
     step_s: float
 
@@ -457,7 +455,6 @@ def _summary(
         slowest=worst,
         behind_s=max(0.0, ordered[worst] - usual_s),
         often=sum(rank == worst for rank in slowest) / len(slowest),
-        last_s=seconds[worst][-1],
         history=tuple(row[worst] for row in behind if worst in row),
         step_s=step_s,
     )

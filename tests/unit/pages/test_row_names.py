@@ -19,7 +19,7 @@ from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
 from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.page import Moment
-from rltop.pages.signals import formula, key_label, known_signals, narrowest_signals
+from rltop.pages.signals import formula, key_label, narrowest_signals, signal_of
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
@@ -97,5 +97,5 @@ def test_no_row_is_without_a_name(key: str) -> None:
 
 def test_of_several_metrics_of_one_key_the_one_that_tells_it_apart_names_its_row() -> None:
     snapshot = Snapshot(run_of(verl_lines(verl_rows(40))))
-    assert known_signals(snapshot)["critic/score/mean"].metric.title == "reward"
+    assert signal_of(snapshot, "critic/score/mean").metric.title == "reward"
     assert narrowest_signals(snapshot)["critic/score/mean"].metric.title == "raw score"

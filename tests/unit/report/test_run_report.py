@@ -162,7 +162,6 @@ def test_numbers_are_those_of_the_document(slow: RunReport, restart: RunReport) 
         assert compared > 5
         assert f"step {units.step(document['step'])}" in report.facts[1]
         assert report.sentence == document["sentence"]
-        assert report.level.word == document["level"]
 
 
 def test_the_curves_are_the_logged_values(slow: RunReport) -> None:
