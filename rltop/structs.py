@@ -1,4 +1,4 @@
-"""`Struct` and `NamedTuple`, cheap to declare; `Cloned`, state with a copy; `Remembered`, what was worked out last.
+"""Structs and named tuples that are cheap to declare, state with a copy, what was worked out last, and late imports.
 
 To whoever writes, reads and type-checks them, they are `dataclasses.dataclass(slots=True, frozen=True)` and
 `typing.NamedTuple`; they differ in when the constructor is generated: at the first instance instead of at the import.
@@ -14,11 +14,22 @@ from _collections import _tuplegetter  # type: ignore[import-not-found]
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import cache
+from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Struct")
+
+
+def late(module: str, name: str) -> Callable[..., Any]:
+    """A function or class of a module that is imported when it is called: most sessions never do."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments, **named)
+
+    return call
+
 
 _MISSING = object()
 _Namespace = dict[str, Any]

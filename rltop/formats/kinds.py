@@ -12,9 +12,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from importlib import import_module
 from pathlib import PurePath
-from typing import Any
 
 from rltop.errors import DecodeError, SourceError, refusing
 from rltop.formats.decoder import (
@@ -32,7 +30,7 @@ from rltop.formats.jsonl import JsonlDecoder, ready_loads
 from rltop.model import Counts, Record
 from rltop.model.table_rows import LOG_NAME, ROWS_MAGIC, SQLITE_MAGIC
 from rltop.regex import regex
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, late
 
 HEAD_BYTES = 4096
 """Bytes that settle the kind of a text file, or its first line if that is shorter."""
@@ -106,15 +104,6 @@ class Kind(NamedTuple):
     has_metrics: bool = True
 
 
-def _late(module: str, name: str) -> Callable[..., Any]:
-    """A function or class of a module of this room; the module is imported when it is called."""
-
-    def call(*arguments: Any, **named: Any) -> Any:
-        return getattr(import_module(f"rltop.formats.{module}"), name)(*arguments, **named)
-
-    return call
-
-
 def _is_trace(head: bytes) -> bool:
     text = head.removeprefix(BOM).lstrip(_BLANK)
     has_name = b'"ph"' in text or b'"traceEvents"' in text
@@ -133,7 +122,7 @@ JSONL = Kind("jsonl", "JSON lines", JsonlDecoder, r"\.(jsonl|ndjson)\Z", is_line
 TELESCOPE = Kind(
     "telescope",
     "Telescope archives",
-    lambda _: _late("telescope", "TelescopeDecoder")(),
+    lambda _: late("rltop.formats.telescope", "TelescopeDecoder")(),
     r"^(tail|block_live|block_\d+)\.zip\Z",
     is_sign=_is_telescope,
     note="the timing of a step is known once the next begins",
@@ -142,15 +131,15 @@ TELESCOPE = Kind(
 TENSORBOARD = Kind(
     "tensorboard",
     "TensorBoard events",
-    lambda _: _late("tensorboard", "TensorBoardDecoder")(),
+    lambda _: late("rltop.formats.tensorboard", "TensorBoardDecoder")(),
     "tfevents",
     has_sequels=True,
-    row_starts=_late("tensorboard", "row_starts"),
+    row_starts=late("rltop.formats.tensorboard", "row_starts"),
 )
 CSV = Kind(
     "csv",
     "CSV",
-    lambda options: _late("csv", "CsvDecoder")(options.step_key, may_count_rows=options.may_count_rows),
+    lambda options: late("rltop.formats.csv", "CsvDecoder")(options.step_key, may_count_rows=options.may_count_rows),
     r"\.[ct]sv\Z|\Aprogress\.txt\Z",
     is_line_based=True,
     head_bytes=HEAD_OF_ROWS,
@@ -158,18 +147,18 @@ CSV = Kind(
 WANDB = Kind(
     "wandb",
     "W&B run",
-    lambda _: _late("wandb", "WandbDecoder")(),
+    lambda _: late("rltop.formats.wandb", "WandbDecoder")(),
     r"\.wandb\Z",
     is_sign=lambda head: head.startswith(b":W&B"),
     note="W&B writes 32 KiB at a time: the newest steps may lag",
     has_sequels=True,
-    row_starts=_late("wandb", "row_starts"),
+    row_starts=late("rltop.formats.wandb", "row_starts"),
     head_bytes=HEAD_OF_ROWS,
 )
 SWANLAB = Kind(
     "swanlab",
     "SwanLab run",
-    lambda _: _late("wandb", "SwanLabDecoder")(),
+    lambda _: late("rltop.formats.wandb", "SwanLabDecoder")(),
     r"\.swanlab\Z",
     is_sign=lambda head: head.startswith(b":SWL"),
     note="SwanLab writes when its buffer is full: the newest steps may lag",
@@ -177,7 +166,7 @@ SWANLAB = Kind(
 TABLES = Kind(
     "tables",
     "Trackio or MLflow",
-    lambda options: _late("tables", "TableDecoder")(options.step_key),
+    lambda options: late("rltop.formats.tables", "TableDecoder")(options.step_key),
     r"\.(db|sqlite3?)\Z",
     # Rows of a tracker's tables; a database itself is read run by run, and never as bytes.
     is_sign=lambda head: head.startswith((ROWS_MAGIC, SQLITE_MAGIC)),
@@ -185,21 +174,21 @@ TABLES = Kind(
 CONSOLE = Kind(
     "console",
     "console log",
-    _late("console.decoder", "ConsoleDecoder"),
+    late("rltop.formats.console.decoder", "ConsoleDecoder"),
     LOG_NAME.pattern,
     is_line_based=True,
 )
 WHOLE_JSON = Kind(
     "whole_json",
     "JSON document",
-    lambda options: _late("json_document", "DocumentDecoder")(options.step_key),
+    lambda options: late("rltop.formats.json_document", "DocumentDecoder")(options.step_key),
     r"\.json\Z",
     note="updates only when a checkpoint is saved",
 )
 TRACE = Kind(
     "trace",
     "Chrome trace",
-    lambda _: _late("trace", "ChromeTraceDecoder")(),
+    lambda _: late("rltop.formats.trace", "ChromeTraceDecoder")(),
     r"\.json\Z",
     is_sign=_is_trace,
     note="a step is shown when it has ended",

@@ -19,22 +19,17 @@ from rltop.pages.verdict import RuleMenuPage, SymptomPage, VerdictPage
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import KEYS, KeyNames, Scope
 from rltop.rows.rows import Row, RowBuilder, Target, TargetKind, rule_row, side_by_side, text_row, text_rows, wrap
+from rltop.structs import late
 
 FIRST = "overview"
 """The page that Escape leads back to."""
 
 
-def _flow() -> Page:
-    from rltop.pages.flow import FlowPage  # noqa: PLC0415 - most runs generate and train in turn
-
-    return FlowPage()
-
-
-def _where() -> Page:
-    from rltop.pages.where import WherePage  # noqa: PLC0415 - only for who looks at a job
-
-    return WherePage()
-
+_flow, _where = late("rltop.pages.flow", "FlowPage"), late("rltop.pages.where", "WherePage")
+_comparison, _log = late("rltop.pages.compare", "ComparePage"), late("rltop.pages.log", "LogPage")
+_grid, _rollouts = late("rltop.pages.overlay", "GridPage"), late("rltop.pages.rollouts", "RolloutsPage")
+_completions = late("rltop.pages.completions", "CompletionsPage")
+"""Pages that few sessions look at."""
 
 STANDING: Mapping[str, Callable[[], Page]] = MappingProxyType(
     {
@@ -56,31 +51,6 @@ def _verdict_of_event(target: Target, moment: Moment) -> Page:
     return VerdictPage(event.rule, event.step, event.stream)
 
 
-def _rollouts(target: Target, moment: Moment) -> Page:
-    from rltop.pages.completions import CompletionsPage  # noqa: PLC0415 - few runs have any
-    from rltop.pages.rollouts import RolloutsPage  # noqa: PLC0415
-
-    return RolloutsPage(CompletionsPage)
-
-
-def _comparison(target: Target, moment: Moment) -> Page:
-    from rltop.pages.compare import ComparePage  # noqa: PLC0415 - few sessions compare anything
-
-    return ComparePage()
-
-
-def _log(target: Target, moment: Moment) -> Page:
-    from rltop.pages.log import LogPage  # noqa: PLC0415 - few sessions look at one
-
-    return LogPage()
-
-
-def _grid(target: Target, moment: Moment) -> Page:
-    from rltop.pages.overlay import GridPage  # noqa: PLC0415 - loads what compares runs
-
-    return GridPage(of_runs=bool(target.name))
-
-
 OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType(
     {
         TargetKind.METRIC: lambda target, _: MetricPage(target.name, target.stream),
@@ -93,10 +63,10 @@ OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType
         TargetKind.NUMBERED: lambda target, _: NumberedPage(target.name, target.stream),
         TargetKind.RANKS: lambda _, __: RanksPage(),
         TargetKind.SECTION: lambda target, _: MetricsPage(target.name),
-        TargetKind.STRAGGLERS: _rollouts,
-        TargetKind.COMPARE: _comparison,
-        TargetKind.GRID: _grid,
-        TargetKind.LOG: _log,
+        TargetKind.STRAGGLERS: lambda _, __: _rollouts(_completions),
+        TargetKind.COMPARE: lambda _, __: _comparison(),
+        TargetKind.GRID: lambda target, _: _grid(of_runs=bool(target.name)),
+        TargetKind.LOG: lambda _, __: _log(),
         TargetKind.SYMPTOM: lambda target, _: SymptomPage(target.name, target.stream),
         TargetKind.RULE: lambda target, _: RuleMenuPage(target.name, target.stream),
     }

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rltop.live.log import LogReader
     from rltop.live.phases import PhaseEvent
     from rltop.run.run import Run
+    from rltop.run.whereabouts import FilesSeen
 
 _LOSS = regex(rb"(?<![a-z])loss(?:es)?\b", re.IGNORECASE)
 """What a loop of one's own prints, where it says nothing else of a training."""
@@ -256,10 +257,14 @@ def _are_of(run: Silent, records: Sequence[Record]) -> bool:
 
 
 class EndReader:
-    """Looks at the console logs of runs that have fallen silent, in a thread that nobody waits for."""
+    """Looks at the console logs of runs that have fallen silent, in a thread that nobody waits for.
 
-    def __init__(self, log: str, notify: Callable[[], None], clock: Clock) -> None:
-        self.count = 0
+    Args:
+        see: what the files of a run tell of its job, where they tell more than its rows: `whereabouts.seen`.
+    """
+
+    def __init__(self, log: str, notify: Callable[[], None], clock: Clock, see: Callable[..., FilesSeen]) -> None:
+        self.count, self._see = 0, see
         self._log, self._notify, self._clock = log, notify, clock
         self.worker = Worker("ends of logs")
         self._seen: dict[int, tuple[Run, int, int]] = {}
@@ -306,9 +311,7 @@ class EndReader:
                 logs, read = own_logs(silent), cache(_end_of_log)
                 found = ending_of(silent, logs, read, now_s)
                 if not is_gone and run.whereabouts is None and has_told(silent, logs):
-                    from rltop.run.whereabouts import seen  # noqa: PLC0415 - only where more is told than rows do
-
-                    told = seen(run, silent, logs, read, self._clock)
+                    told = self._see(run, silent, logs, read, self._clock)
             run.seen = told
             if found != run.ending or told is not None:
                 run.ending = found

@@ -29,7 +29,7 @@ from rltop.run.run import Run, is_judged
 from rltop.run.run_stream import BEFORE_HISTORY, FIRST_ROWS, ReadPath, RunStream, last_rows
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
 from rltop.store.stream import Stream
-from rltop.structs import replace
+from rltop.structs import late, replace
 
 if TYPE_CHECKING:
     from rltop.rules.options import EngineOptions
@@ -510,7 +510,8 @@ class Session:
         if self._endings is None:
             from rltop.run.console_end import EndReader  # noqa: PLC0415 - not before the first frame
 
-            self._endings = EndReader(self.builder.options.log, self.notifier.notify, self._clock)
+            see = late("rltop.run.whereabouts", "seen")
+            self._endings = EndReader(self.builder.options.log, self.notifier.notify, self._clock, see)
         self._endings.ask(self.runs)
 
     def has_looked_for_ending(self, run: Run) -> bool:

@@ -130,15 +130,8 @@ def names_rank(front: str) -> bool:
 def mark_of(writer: str) -> re.Pattern[bytes]:
     """What stands in front of every line of one of several writers, called as `writers.writers_in` does."""
     name = re.escape(writer.encode())
-    return re.compile(
-        rb"(?:\x1b\[[0-9;]*m)*(?:\("
-        + name
-        + rb"(?:,? [^()\n]{1,80})?\)|\["
-        + name
-        + rb"\]:?|"
-        + name
-        + rb"(?::| \|)(?=\s))"
-    )
+    forms = rb"(?:\x1b\[[0-9;]*m)*(?:\(%b(?:,? [^()\n]{1,80})?\)|\[%b\]:?|%b(?::| \|)(?=\s))"
+    return re.compile(forms % (name, name, name))
 
 
 def strip_escapes(text: str) -> str:
@@ -323,11 +316,7 @@ def _read_nested(text: str) -> LineMetrics | None:
 
 
 def _dict_start(text: str) -> int | None:
-    for opening in ("{'", '{"'):
-        start = text.find(opening)
-        if start >= 0:
-            return start
-    return None
+    return next((start for opening in ("{'", '{"') if (start := text.find(opening)) >= 0), None)
 
 
 _LOG_MARKS = frozenset({"epoch", "train_runtime"})
@@ -810,14 +799,8 @@ def _read_around_bar(text: str) -> list[LineMetrics]:
     if "%|" not in text or len(text) > _MAX_LOOP_CHARS:
         return []
     described = _read_described(text)
-    found = [
-        one
-        for one in (
-            described,
-            *(_read_behind(text, part, is_sure=described is not None) for part in (_POSTFIX, _BEHIND)),
-        )
-        if one is not None
-    ]
+    behind = [_read_behind(text, part, is_sure=described is not None) for part in (_POSTFIX, _BEHIND)]
+    found = [one for one in (described, *behind) if one is not None]
     for other in found[1:]:
         found[0].row |= other.row
         found[0].is_guess = found[0].is_guess and other.is_guess
