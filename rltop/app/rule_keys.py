@@ -83,11 +83,7 @@ class RuleKeys:
 
     def mute(self, rule: str) -> None:
         """Leave the alerts of a rule out for this run, or take them in again."""
-        if rule in self._app.followed.main.judging.muted:
-            self._unmute(rule)
-            self._said(f"{rule_title(rule)} is no longer muted")
-        else:
-            self.set(SetRule(rule, RuleScope.RUN, MUTE, True))
+        self.set(SetRule(rule, RuleScope.RUN, MUTE, rule not in self._app.followed.main.judging.muted))
 
     def unmute(self) -> None:
         muted = sorted(self._app.followed.main.judging.muted)
@@ -107,7 +103,8 @@ class RuleKeys:
         if is_threshold and not app.session.may_mean(app.followed):
             app.tell("what comes on standard input cannot be judged anew: set it in the config file")
             return
-        if not self._keep(effect):
+        is_let_go = effect == SetRule(rule, RuleScope.RUN, MUTE, False)
+        if not (self._unmute(rule) if is_let_go else self._keep(effect)):
             return
         if name == MUTE:
             is_muted = rule in app.followed.main.judging.muted

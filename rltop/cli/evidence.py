@@ -185,7 +185,7 @@ def evidence(arguments: Namespace) -> int:
     head = [
         f"# Evidence: {plain(Label.of(redactor.text(path)).display)}",
         "",
-        f"rltop {__version__}, {when}. {told}. Read it before you pass it on.",
+        f"rltop {__version__}, {when}. {told[:1].upper()}{told[1:]}. Read it before you pass it on.",
         "",
     ]
     try:

@@ -237,9 +237,15 @@ def overlays(
         if zoom is not None and counted is not None and axis is not Axis.STEP:
             ends = place.step_at(counted.at(zoom.first)), place.step_at(counted.at(zoom.last))
             own = Zoom(math.floor(ends[0]), math.ceil(ends[1]))
-        point = snapshot.stream.latest(signal.key, at if own is None or at is not None else own.last)
-        point = point if own is None or point is None or point.step >= own.first else None
-        now = "" if point is None else units.measure(signal.read(point.value), signal.metric.unit)
+        until = at if own is None or at is not None else own.last
+        point = snapshot.stream.latest(signal.key, until)
+        marks = [mark for mark in snapshot.stream.marks(signal.key) if until is None or mark.step <= until]
+        if marks and (point is None or marks[-1].step >= point.step):
+            now = units.nonfinite(marks[-1].kind)
+        elif point is None or (own is not None and point.step < own.first):
+            now = ""
+        else:
+            now = units.measure(signal.read(point.value), signal.metric.unit)
         one = series_of(
             snapshot, signal, place, sign=run.sign, name=f"{run.entry.name.display} {now}".rstrip(), role=run.role,
             shorter=(f"{short} {now}".rstrip(), now, ""), columns=columns, zoom=own, smoothing=smoothing,

@@ -455,7 +455,7 @@ def _alert(snapshot: Snapshot, verdict: Verdict, *, has_charts: bool) -> AlertRe
         verdict=verdict,
         facts=tuple(_alert_facts(view, verdict)),
         advice="" if verdict.advice is None else verdict.advice.text,
-        evidence=evidence_words(verdict.evidence),
+        evidence=evidence_words(verdict.evidence, verdict.key or ""),
         why=words.why,
         began="" if began is None else began.words,
         causes=words.causes,

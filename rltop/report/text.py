@@ -210,8 +210,10 @@ def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs
     return rows
 
 
-def evidence_words(evidence: Iterable[Evidence]) -> str:
-    return ", ".join(f"{one.name} {units.measure(one.value, one.unit)}" for one in evidence)
+def evidence_words(evidence: Iterable[Evidence], key: str = "") -> str:
+    """The numbers by name; `key` stands before them already."""
+    words = ", ".join(f"{one.name} {units.measure(one.value, one.unit)}" for one in evidence)
+    return words.removeprefix(f"{key}, ").removeprefix(f"{key} ")
 
 
 def _labelled(label: str, text: str, indent: int, width: int, glyphs: Glyphs) -> list[Row]:

@@ -386,6 +386,22 @@ async def test_the_chart_of_compared_runs_is_zoomed_panned_and_scaled_like_every
         assert app.page.window == (101, 200)
 
 
+async def test_a_run_whose_newest_value_is_no_number_says_so_in_the_chart_of_several(tmp_path: Path) -> None:
+    for name in ("well", "broken"):
+        (tmp_path / name).mkdir()
+        write_rows(
+            tmp_path / name / "metrics.jsonl",
+            ({"step": n, "loss": math.nan if name == "broken" and n > 100 else 0.5} for n in range(1, 121)),
+        )
+    app = app_over(tmp_path / "well" / "metrics.jsonl", tmp_path / "broken" / "metrics.jsonl")
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "o")
+        assert "1 well 0.5" in page_text(app) and "2 broken NaN" in page_text(app)
+        app.cursor.show(90)
+        await pilot.pause()
+        assert "2 broken 0.5" in page_text(app)
+
+
 async def test_a_window_on_another_axis_is_the_same_stretch_of_it_in_every_run(tmp_path: Path) -> None:
     for name, tokens in (("slow", 100.0), ("fast", 200.0)):
         write_rows(

@@ -105,6 +105,20 @@ async def test_a_mute_is_counted_kept_and_undone(run: Path) -> None:
         assert preferences.load_rules() == {} and "muted" not in page_text(other)
 
 
+async def test_a_mute_of_the_menu_is_taken_back_there_and_nothing_is_left_of_it(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.open(Target(TargetKind.RULE, "O1"))
+        await pilot.pause()
+        await go_to(pilot, app, "  mute for this run")
+        await press(pilot, "enter")
+        assert preferences.load_rules()[str(run)] == {"O1": {MUTE: True}}
+        await press(pilot, "enter")
+        assert status_text(app) == "gradient spike (O1) is no longer muted for this run"
+        assert preferences.load_rules() == {} and "take back" not in page_text(app)
+
+
 async def test_a_mute_for_the_project_is_overruled_for_one_run(run: Path) -> None:
     preferences.save_rules({RuleScope.PROJECT.place(str(run)): {"O1": {MUTE: True}}})
     app = app_over(run, ingest=IngestOptions(own_rules=preferences.load_rules()))
