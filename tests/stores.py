@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -29,6 +30,15 @@ def read_in_pieces(decoder: Decoder, data: bytes, size: int = 1 << 20) -> list[R
     """All records of a file that comes in pieces."""
     records = [one for at in range(0, len(data), size) for one in decoder.feed(data[at : at + size], at, 0)]
     return [*records, *decoder.finish()]
+
+
+_NONFINITE = {NonFinite.NAN: math.nan, NonFinite.POS_INF: math.inf, NonFinite.NEG_INF: -math.inf, NonFinite.NULL: None}
+
+
+def cells(record: Record) -> dict[str, float | None]:
+    """The values of a record by key, those that are not finite as floats; None for a null."""
+    found: dict[str, float | None] = dict(zip(record.schema.keys, record.values, strict=True))
+    return found | {record.schema.keys[mark.cell]: _NONFINITE[mark.kind] for mark in record.marks}
 
 
 def cells_of(records: Iterable[Record]) -> dict[tuple[int, str], float | NonFinite]:

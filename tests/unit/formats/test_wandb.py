@@ -15,33 +15,19 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded import REASON, runs_root
-from stores import read_in_pieces
+from stores import cells, read_in_pieces
 from tables import each_row
 
 from rltop.formats.wandb import MAX_RECORD_BYTES, WandbDecoder, row_starts
-from rltop.model import NonFinite
 from rltop.store.stream import Stream
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "wandb"
 CASES = tomllib.loads((FOLDER / "cases.toml").read_text())
-NONFINITE = {
-    NonFinite.NAN: math.nan,
-    NonFinite.POS_INF: math.inf,
-    NonFinite.NEG_INF: -math.inf,
-    NonFinite.NULL: None,
-}
 
 
 def decode(data, piece=1 << 20):
     decoder = WandbDecoder()
     return read_in_pieces(decoder, data, piece), decoder
-
-
-def cells(record):
-    found = dict(zip(record.schema.keys, record.values, strict=True))
-    for mark in record.marks:
-        found[record.schema.keys[mark.cell]] = NONFINITE[mark.kind]
-    return found
 
 
 def plain(records):

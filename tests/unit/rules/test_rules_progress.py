@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from observations import alarms, first, identity, noisy, observation, play
+from observations import alarms, every, first, identity, noisy, observation, play, step_up
 from tables import each_row
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation
@@ -18,16 +18,6 @@ def infos(engine: Engine) -> set[str]:
 
 def facts(engine: Engine, rule: str) -> list[Event]:
     return [event for event in engine.events if event.state is EventState.FACT and rule in {event.rule, event.part}]
-
-
-def step_up(before: float, after: float, onset: int, spread: float = 0.05):
-    return lambda record: noisy(before if record < onset else after, spread)(record)
-
-
-def every(stride: int, values: list[float]):
-    return lambda record: (
-        values[record // stride - 1] if record % stride == 0 and record // stride <= len(values) else None
-    )
 
 
 # -- reward ------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from rltop.model.completions import Completion, step_of
 from rltop.rules.options import EngineOptions
 from rltop.run.discover import awaited, discover
 from rltop.run.rollouts import HELD_STEPS, RolloutShelf, RolloutWatch, dumps_beside, given_dumps
+from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.stats.groups import StepSummary, summarise
 
@@ -401,6 +402,13 @@ def test_one_completion_that_every_step_waits_for_is_a_warning(
     assert (found["level"], found["part"], found["since_step"]) == ("warn", "P5b", 20)
 
 
+def looked_through(session: Session, run: Run) -> None:
+    session.look_for_rollouts(run)
+    deadline = time.monotonic() + PATIENCE_S
+    while (run.rollouts is None or not run.rollouts.is_at_rest) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("onset", [10, 3, 50], ids=["before the window", "at the start", "in the window"])
 def test_a_found_dump_dates_what_it_tells_to_where_it_began(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], onset: int
@@ -411,10 +419,7 @@ def test_a_found_dump_dates_what_it_tells_to_where_it_began(
     (found,) = [one for one in json.loads(capsys.readouterr().out)["verdicts"] if one["rule"] == "P5"]
     session = read_whole(str(path), Config(), FakeClock())
     run = session.runs[0]
-    session.look_for_rollouts(run)
-    deadline = time.monotonic() + PATIENCE_S
-    while (run.rollouts is None or not run.rollouts.is_at_rest) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    looked_through(session, run)
     shown = [one.since_step for one in run.verdicts if one.rule == "P5"]
     session.close()
     assert [found["since_step"], *shown] == [onset, onset]
@@ -434,10 +439,7 @@ def test_completions_without_metrics_are_named_and_shown(
     assert discovery.completions == [str(dump)]
     session = Session([awaited(paths, discovery)], direct(FakeClock()), FakeClock(), Config().ingest)
     (run,) = session.runs
-    session.look_for_rollouts(run)
-    deadline = time.monotonic() + PATIENCE_S
-    while (run.rollouts is None or not run.rollouts.is_at_rest) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    looked_through(session, run)
     assert run.rollouts.state.steps == (1, 2, 3)
     assert str(dump) in run.main.state_note
     session.close()
@@ -487,10 +489,7 @@ def test_every_command_judges_the_dump_that_lies_beside(
         told[name] = [(one["rule"], one["step"]) for one in document["events"] if one["rule"] == "P5"]
     session = read_whole(str(path), Config(), FakeClock())
     run = session.runs[0]
-    session.look_for_rollouts(run)
-    deadline = time.monotonic() + PATIENCE_S
-    while (run.rollouts is None or not run.rollouts.is_at_rest) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    looked_through(session, run)
     told["screen"] = [(one.rule, one.step) for one in run.events if one.rule == "P5"]
     session.close()
     assert list(told.values()) == [[("P5", 45)]] * 4
