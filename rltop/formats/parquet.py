@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -29,9 +29,6 @@ _MAX_BITS = 32
 
 def plain(data: bytes, kind: int, count: int, size: int = 0) -> list[Value]:
     """`count` values one after the other; `size` is the length of each where it is fixed.
-
-    Returns:
-        The values, and how many bytes they took.
 
     Raises:
         ValueError: the data ends early, or the type is not read.
@@ -116,21 +113,6 @@ def _unpack(data: bytes, bits: int, count: int, found: list[int]) -> None:
     groups = (int.from_bytes(data[at : at + bits], "little") for at in range(0, len(data), bits))
     numbers = list(chain.from_iterable([group >> shift & mask for shift in shifts] for group in groups))
     found += numbers[:count]
-
-
-def spread(values: Sequence[Value], levels: Sequence[int]) -> list[Value]:
-    """Values at the places whose level is 1; None at the others.
-
-    Returns:
-        One value or None for each level.
-
-    Raises:
-        ValueError: there are fewer values than such places.
-    """
-    if sum(levels) > len(values):
-        raise ValueError("truncated page")
-    each = iter(values)
-    return [next(each) if level else None for level in levels]
 
 
 _MAX_DEPTH = 16
@@ -433,32 +415,25 @@ class _ChunkReader:
                 values = plain(self._inflate(page, size), self._column.kind, count, self._column.size)
                 self._dictionary = self._as_text(values)
                 continue
-            if header[1] in (_DATA_PAGE, _DATA_PAGE_V2):
-                self._spend(size, min(int(header[5 if header[1] == _DATA_PAGE else 8][1]), self._rows))
-            if header[1] == _DATA_PAGE:
-                count, cells = int(header[5][1]), self._page(page, size, header[5])
-            elif header[1] == _DATA_PAGE_V2:
-                count, cells = int(header[8][1]), self._page_v2(page, size, header[8])
-            else:
+            if header[1] not in (_DATA_PAGE, _DATA_PAGE_V2):
                 continue
+            own, read = (header[5], self._page) if header[1] == _DATA_PAGE else (header[8], self._page_v2)
+            count = min(int(own[1]), self._rows)
+            self._spend(size, count)
             if count <= 0:
                 raise ValueError("page without values")
-            found += cells
+            found += read(page, size, own, count)
         return found[: self._rows]
 
     def _spend(self, size: int, cells: int) -> None:
         self._allowance.spend(size + CELL_BYTES * cells, f"column {self._column.name}")
 
-    def _page(self, page: bytes, size: int, header: ThriftStruct) -> list[Value]:
+    def _page(self, page: bytes, size: int, header: ThriftStruct, count: int) -> list[Value]:
         page = self._inflate(page, size)
-        count = min(int(header[1]), self._rows)
-        if not self._column.is_optional:
-            return self._values(page, int(header[2]), count)
-        length = int.from_bytes(page[:4], "little")
-        levels = hybrid(page[4 : 4 + length], 1, count)
-        return spread(self._values(page[4 + length :], int(header[2]), sum(levels)), levels)
+        stop = 4 + int.from_bytes(page[:4], "little") if self._column.is_optional else 0
+        return self._cells(page[stop:], page[4:stop], int(header[2]), count)
 
-    def _page_v2(self, page: bytes, size: int, header: ThriftStruct) -> list[Value]:
+    def _page_v2(self, page: bytes, size: int, header: ThriftStruct, count: int) -> list[Value]:
         level_bytes, repeat_bytes = int(header.get(5, 0)), int(header.get(6, 0))
         head = level_bytes + repeat_bytes
         if level_bytes < 0 or repeat_bytes < 0:
@@ -466,11 +441,14 @@ class _ChunkReader:
         body = page[head:]
         if header.get(7, True):
             body = self._inflate(body, max(0, size - head))
-        count = min(int(header[1]), self._rows)
+        return self._cells(body, page[repeat_bytes:head], int(header[4]), count)
+
+    def _cells(self, body: bytes, levels: bytes, encoding: int, count: int) -> list[Value]:
         if not self._column.is_optional:
-            return self._values(body, int(header[4]), count)
-        levels = hybrid(page[repeat_bytes:head], 1, count)
-        return spread(self._values(body, int(header[4]), sum(levels)), levels)
+            return self._values(body, encoding, count)
+        filled = hybrid(levels, 1, count)
+        values = iter(self._values(body, encoding, sum(filled)))
+        return [next(values) if level else None for level in filled]
 
     def _values(self, data: bytes, encoding: int, count: int) -> list[Value]:
         if encoding == _PLAIN:
