@@ -386,9 +386,8 @@ def _paint_pipelines(runs: Sequence[ComparedRun], width: int, glyphs: Glyphs) ->
         flow = build_flow(one.snapshot, has_boxes=False)
         if flow is None:
             continue
-        sign = f"{glyphs.level(flow.level)} " if flow.level >= Level.INFO else ""
         role = LEVEL_ROLES[flow.level] if flow.level >= Level.INFO else "text"
-        rows += _told_of(one, f"{sign}{flow.waits.sentence}", role, width, glyphs)
+        rows += _told_of(one, f"{glyphs.sign(flow.level)}{flow.waits.sentence}", role, width, glyphs)
         if became := _became(flow):
             rows.append(RowBuilder(width, glyphs).add(f"    {became}", "note").row())
     return [RowBuilder(width, glyphs).add(" PIPELINE", "title").row(), *rows, Row(())] if rows else []

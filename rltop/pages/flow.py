@@ -292,8 +292,7 @@ def paint_flow(view: Flow | None, width: int, glyphs: Glyphs) -> list[Row]:
 
 def paint_verdict(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
     waits = view.waits
-    sign = f"{glyphs.level(view.level)} " if view.level >= Level.INFO else ""
-    rows = text_rows(f"{sign}{waits.sentence}", width, glyphs, _role(view), lines=2)
+    rows = text_rows(f"{glyphs.sign(view.level)}{waits.sentence}", width, glyphs, _role(view), lines=2)
     rows += text_rows(idle_words(waits), width, glyphs, "note", lines=2)
     return rows + (text_rows(f"{glyphs.arrow} {waits.advice}", width, glyphs, lines=2) if waits.advice else [])
 

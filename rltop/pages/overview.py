@@ -317,7 +317,7 @@ def _movement(goal: SignalReading | None) -> str:
 def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -> list[Row]:
     """The sentence in at most `lines` rows; never an empty list."""
     role = LEVEL_ROLES[sentence.level] if sentence.level is not Level.OK else "text"
-    sign = f"{glyphs.level(sentence.level)} " if sentence.level >= Level.WARN else ""
+    sign = glyphs.sign(sentence.level, Level.WARN)
     rows = []
     for i, text in enumerate(sentence_lines(sentence, width, lines) or [""]):
         builder = RowBuilder(width, glyphs).add(" ").add(sign if i == 0 else " " * len(sign), role)

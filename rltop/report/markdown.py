@@ -104,10 +104,10 @@ def _run(report: RunReport) -> Iterator[str]:
             yield "<details><summary>settings</summary>"
             yield from ("", *_table(settings), *_left_out(settings, "setting"), "", "</details>", "")
         if report.pipeline is not None:
-            sign = f"{UNICODE.level(report.pipeline.level)} " if report.pipeline.level >= Level.INFO else ""
-            yield from ("### Pipeline", "", f"{sign}{paragraph(report.pipeline.waits.sentence)}", "")
-            yield from (f"- {plain(text)}" for text in (report.pipeline.note, *pipeline_words(report.pipeline)))
-            yield from ("", *_table(parts_grid(report.pipeline)), "")
+            flow = report.pipeline
+            yield from ("### Pipeline", "", f"{UNICODE.sign(flow.level)}{paragraph(flow.waits.sentence)}", "")
+            yield from (f"- {plain(text)}" for text in (flow.note, *pipeline_words(flow)))
+            yield from ("", *_table(parts_grid(flow)), "")
         yield from ("### Metrics", "", *_table(report.metrics), *_left_out(report.metrics, "key"), "")
         yield from _curves(report.further)
         yield from ("### Step time", "", paragraph(report.timing_words), "", *_table(report.stages), "")
@@ -127,8 +127,7 @@ def _curves(figures: Sequence[Figure]) -> Iterator[str]:
 def _head(report: RunReport) -> Iterator[str]:
     yield paragraph(" · ".join(report.facts))
     yield ""
-    sign = f"{UNICODE.level(report.sentence_level)} " if report.sentence_level >= Level.WARN else ""
-    yield f"> {sign}{paragraph(report.sentence)}"
+    yield f"> {UNICODE.sign(report.sentence_level, Level.WARN)}{paragraph(report.sentence)}"
     yield ""
 
 

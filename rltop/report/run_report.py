@@ -346,7 +346,7 @@ def parts_grid(flow: Flow) -> Grid:
         if not box.facts:
             rows.append((*_cells((name, "strong"), (box.hint, "nodata")), (), (), (), ()))
         for fact in box.facts:
-            sign = f"{UNICODE.level(fact.level)} " if fact.level >= Level.INFO else ""
+            sign = UNICODE.sign(fact.level)
             title = f"{sign}{fact.title}", LEVEL_ROLES[fact.level] if sign else "text"
             numbers = ((fact.text, "value"), (fact.change, "note"), (units.step(fact.step), "dim"))
             key = fact.key.display if fact.instance in ("", fact.key.raw) else f"{fact.key.display} ({fact.instance})"

@@ -445,9 +445,9 @@ def _run(found: _Sheet, name: str, report: RunReport) -> None:
     found.text(" · ".join(report.facts), "dim")
     found.text(f"vs {report.against}: {report.divergence}" if report.divergence else "", "text")
     level = report.sentence_level
-    sign = f"{UNICODE.level(level)} " if level >= Level.WARN else ""
     found.y += 4
-    found.text(f"{sign}{report.sentence}", LEVEL_ROLES[level] if level >= Level.WARN else "text", 15)
+    role = LEVEL_ROLES[level] if level >= Level.WARN else "text"
+    found.text(f"{UNICODE.sign(level, Level.WARN)}{report.sentence}", role, 15)
     found.y += 4
     for alert in report.alerts:
         verdict = alert.verdict

@@ -254,7 +254,7 @@ def _overlays(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[st
 def _run(report: RunReport) -> Iterator[str]:
     yield f'<p class="facts">{escaped(" · ".join(report.facts))}</p>'
     level = report.sentence_level
-    sign = f"{UNICODE.level(level)} " if level >= Level.WARN else ""
+    sign = UNICODE.sign(level, Level.WARN)
     yield f'<p class="sentence level-{level.word}">{sign}{escaped(report.sentence)}</p>'
     if report.is_empty:
         yield from _notes(report)
@@ -283,8 +283,7 @@ def _run(report: RunReport) -> Iterator[str]:
 
 
 def _pipeline(flow: Flow) -> Iterator[str]:
-    sign = f"{UNICODE.level(flow.level)} " if flow.level >= Level.INFO else ""
-    yield f'<p class="level-{flow.level.word}">{sign}{escaped(flow.waits.sentence)}</p>'
+    yield f'<p class="level-{flow.level.word}">{UNICODE.sign(flow.level)}{escaped(flow.waits.sentence)}</p>'
     yield from (f'<p class="facts">{escaped(text)}</p>' for text in (flow.note, *pipeline_words(flow)))
     yield _table(parts_grid(flow))
 

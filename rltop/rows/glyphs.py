@@ -138,6 +138,10 @@ class Glyphs(Struct):
     def level(self, level: Level) -> str:
         return self.levels[level]
 
+    def sign(self, level: Level, least: Level = Level.INFO) -> str:
+        """The sign of a level and a blank, in front of words; empty below the `least` that is worth one."""
+        return f"{self.levels[level]} " if level >= least else ""
+
     def state(self, state: RunState) -> str:
         return self.states[state]
 
