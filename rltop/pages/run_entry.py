@@ -154,8 +154,7 @@ def _what(worst: Verdict) -> str:
 
 
 def state_cell(entry: RunEntry, glyphs: Glyphs) -> Cell:
-    is_reading = entry.state is RunState.LOADING and entry.loading is not None
-    if is_reading and entry.loading is not None:
+    if entry.state is RunState.LOADING and entry.loading is not None:
         return f"{glyphs.state(entry.state)} {units.share(entry.loading)}", STATE_ROLES.get(entry.state, "dim")
     return paint_state(entry.state, glyphs)
 
