@@ -130,9 +130,7 @@ def _scaled(before: list[Mapping[str, float]], after: list[Mapping[str, float]],
     if len(old) < _MIN_BEFORE or len(new) < SETTLED:
         return None
     usual = median_of(old)
-    if min(new) > by * usual or max(new) < usual / by:
-        return Move(name, usual, median_of(new))
-    return None
+    return Move(name, usual, median_of(new)) if min(new) > by * usual or max(new) < usual / by else None
 
 
 def _shifted(before: list[Mapping[str, float]], after: list[Mapping[str, float]], name: str) -> Move | None:

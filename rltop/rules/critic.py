@@ -41,12 +41,10 @@ class ExplainedVariance(Detector):
         if is_fine and (usual <= self.best or context.record % _EVERY):
             return QUIET
         self.best = max(self.best, usual)
-        return QUIET if self._is_all_explained(loss, context.reward) else self._judge(value, usual, context)
-
-    def _is_all_explained(self, loss: float | None, reward: RewardTrack) -> bool:
-        """Returns hardly vary any more: the reward is at its top, or the value loss a trifle of what it was."""
+        # Returns that hardly vary any more are all explained.
         is_trifle = loss is not None and (loss < _TINY or loss < _TRIFLE * (self.loss.value or 0.0))
-        return is_trifle or reward.is_solved or reward.is_high
+        is_fine = is_trifle or context.reward.is_solved or context.reward.is_high
+        return QUIET if is_fine else self._judge(value, usual, context)
 
     def _judge(self, value: float, usual: float, context: RuleContext) -> Finding:
         thresholds = self.thresholds
@@ -68,10 +66,8 @@ class ExplainedVariance(Detector):
 class ValueLossJump(Detector):
     """C3: value loss a multiple of what it has been."""
 
-    window = Window(50)
+    window, explained, returns = Window(50), Window(50), Window(_MIN_SAMPLES)
     start = Frozen(skip=0, size=5, minimum=3)
-    returns = Window(_MIN_SAMPLES)
-    explained = Window(50)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window = self.window

@@ -166,6 +166,8 @@ class EntropySurge(Detector):
             is_high = value > thresholds["high"] * held and value > thresholds["rise"] * held * base
         self.high.append(is_high)
         if not is_jump:
+            if thresholds["random"] * self.hysteresis < value < _SEQUENCE_SUM and self._is_of_text(context):
+                return Finding(WARN, value, None, thresholds["random"], words=("random",))
             if base is None or not is_high or sum(self.high) < _HIGH:
                 return QUIET
             return Finding(WARN, value, base, thresholds["rise"] * base, words=("baseline",))
@@ -175,6 +177,11 @@ class EntropySurge(Detector):
         is_longer = usual_length > 0.0 and length > thresholds["longer"] * usual_length
         is_cut = cut > thresholds["truncated"] >= usual_cut
         return Finding(CRIT if is_longer or is_cut else WARN, value, usual, jump * usual)
+
+    def _is_of_text(self, context: RuleContext) -> bool:
+        """It is the entropy of a token of what is sampled: training from scratch begins with that of any text."""
+        is_sampled = applicability.has_rollouts(context.algorithm, context.traits)
+        return is_sampled and applicability.nats_of(context) == "nats/token"
 
 
 HARDLY_BETTER = 0.005

@@ -106,10 +106,7 @@ class NewMetric(Detector):
         if len(values) == self.size and context.record % _STRIDE:
             return QUIET
         self.size = len(values)
-        unknown = values.keys() - self.known
-        if not unknown:
-            return QUIET
-        new = [name for name in values if name in unknown]
+        new = [name for name in values if name not in self.known]
         self.known.update(new)
         told = [name for name in new if not name.startswith("val_") and CATALOG[name].section != "machine"]
         if context.record <= self.thresholds["records"] or not told:

@@ -238,15 +238,6 @@ _WINDOW = 50
 _MIN_SAMPLES = 10
 
 
-def largest_advantage(group_size: int) -> float:
-    """The bound of an advantage normalised in a group of `group_size` completions: (n - 1)/sqrt(n).
-
-    Samuelson's inequality for the unbiased standard deviation; reached where
-    exactly one completion of the group differs.
-    """
-    return (group_size - 1) / math.sqrt(group_size)
-
-
 class NoAdvantage(ConstantReward):
     """A1: every advantage of the batch is 0, whatever the completions earn; a graver alert says it all."""
 
@@ -289,7 +280,8 @@ class AdvantageScale(Detector):
         return Finding(WARN, size, usual, factor * usual, words=("largest",)) if lasts else None
 
     def _beyond(self, size: float, group_size: int) -> Finding | None:
-        bound = largest_advantage(group_size) + self.thresholds["slack"]
+        # Samuelson's inequality for the unbiased standard deviation; reached where one completion of a group differs.
+        bound = (group_size - 1) / math.sqrt(group_size) + self.thresholds["slack"]
         is_beyond = size > bound
         lasts = (is_beyond or self.beyond.bits) and self.beyond.push(is_beyond) and is_beyond
         return Finding(INFO, size, None, bound, words=("bound",)) if lasts else None

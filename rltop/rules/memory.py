@@ -41,9 +41,7 @@ class DeviceMemory(Detector):
             rises = bool(self.peaks) and self.peaks[-1] > since
             if share > thresholds["warn"] * self.hysteresis and (rises or self.is_firing):
                 return Finding(CRIT if share > thresholds["crit"] and rises else WARN, value, size, None, (share,))
-        if len(self.peaks) == _PEAKS and self.peaks[0] > since:
-            return Finding(INFO, value)
-        return QUIET
+        return Finding(INFO, value) if len(self.peaks) == _PEAKS and self.peaks[0] > since else QUIET
 
 
 class HostLeak(Detector):

@@ -25,9 +25,8 @@ _DISTANCES = ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean
 class MismatchKl(Detector):
     """M1: KL between the sampler's and the trainer's log-probabilities; estimates may be signed."""
 
-    window = Window(_MEDIAN_OF)
+    window, start = Window(_MEDIAN_OF), Frozen()
     small = 0
-    start = Frozen()
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window, start, thresholds = self.window, self.start, self.thresholds
@@ -36,10 +35,7 @@ class MismatchKl(Detector):
         self.small = self.small + 1 if abs(value) <= thresholds["warn"] * RELEASE else 0
         if self.small > _MEDIAN_OF // 2 or window.count < _MEDIAN_OF:
             return QUIET
-        return self._against_start(abs(window.median), start.value)
-
-    def _against_start(self, size: float, base: float | None) -> Finding:
-        thresholds = self.thresholds
+        size, base = abs(window.median), start.value
         if size > thresholds["absolute"]:
             return Finding(CRIT, size, base, thresholds["absolute"])
         ordinary = thresholds["rise"] * base if base is not None else thresholds["absolute"]

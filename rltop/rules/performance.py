@@ -56,9 +56,7 @@ class Work(State):
 
 
 class _Kind(State):
-    start = Frozen()
-    per_token = Frozen()
-    per_length = Frozen()
+    start, per_token, per_length = Frozen(), Frozen(), Frozen()
     head: list[Mapping[str, float]] = []
     recent: deque[Mapping[str, float]] = deque(maxlen=_RECENT)
     crept = creep_line = 0.0
@@ -516,9 +514,7 @@ _SYNC_PARTS = {
 
 
 class _Stage(State):
-    start = Frozen()
-    first = Frozen(skip=0, size=8, minimum=5)
-    latest = Window(5)
+    start, first, latest = Frozen(), Frozen(skip=0, size=8, minimum=5), Window(5)
 
 
 class AuxiliaryStage(Detector):

@@ -274,8 +274,7 @@ class Memorised(Detector):
 
     is_about_word = True
     kind = ""
-    window = Window(_LEVEL)
-    losses = Window(_LEVEL)
+    window, losses = Window(_LEVEL), Window(_LEVEL)
     first_loss: float | None = None
     accuracy, loss = _Best(-1.0), _Best(1.0)
 

@@ -127,10 +127,10 @@ class RewardCrash(Detector):
         self.noise, self.wander = Ema(30), Ema(30 / _STRIDE)
         self.best, self.worst, self.floor = -math.inf, math.inf, -math.inf
         self.initial = self.noise_at_best = self.wander_at_best = 0.0
-        self.best_step = 0
+        self.best_step = self.down = self.wrong = self.longest = 0
         self.levels: deque[float] = deque(maxlen=2 * _LEVEL // _STRIDE + 1)
         self.single_line = self.level_line = self.reach = self.least = 0.0
-        self.down, self.is_young = 0, True
+        self.is_young = self.is_single = True
         self.held: deque[float] = deque(maxlen=_HELD)
         self.below: list[float] = []  # in order, and their newest as they came: a run may stay there for good
         self.newest_below: deque[float] = deque(maxlen=_HELD)
@@ -138,10 +138,8 @@ class RewardCrash(Detector):
         self.often = NOfMCounter(max(1, 3 * lasts // 4), lasts)
         out = min(lasts, int(thresholds["out_lasts"]))
         self.out = NOfMCounter(max(1, 3 * out // 4), out)
-        self.is_single, self.wrong, self.longest = True, 0, 0
         self.is_ill = self.is_success = False
-        self.evaluation = _Evaluation()
-        self.dips = _Dips()
+        self.evaluation, self.dips = _Evaluation(), _Dips()
 
     def detect(self, context: RuleContext) -> Finding | None:
         self.evaluation.observe(context)

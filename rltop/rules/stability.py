@@ -156,32 +156,51 @@ class AbsurdGradient(Line):
 
 
 class GradientDrift(Detector):
-    """O2: a steady rise of the gradient norm, judged on medians of ten records."""
+    """O2: a steady rise of the gradient norm, judged on medians of ten records; a slow one on medians of fifty.
 
-    trend, start = BlockTrend(), Frozen()
-    rewards: deque[float] = deque(maxlen=trend.count)
-    flat: deque[bool] = deque(maxlen=trend.count)
+    Of each of ten blocks it holds the reward, whether most groups had no variance, and the place.
+    """
+
+    trend, slow, start = BlockTrend(), BlockTrend(5), Frozen()
+    blocks: deque[tuple[float, bool, tuple[int, int]]] = deque(maxlen=trend.count)
+    slow_blocks: deque[tuple[float, bool, tuple[int, int]]] = deque(maxlen=slow.count)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         if context.is_lr_rising:
             return None
         self.start.push(value)
-        trend, reward = self.trend, context.reward
+        trend, slow, reward = self.trend, self.slow, context.reward
         if not trend.push(value):
             return None
-        self.rewards.append(reward.usual)
-        self.flat.append((reward.zero_share or 0.0) >= self.thresholds["dead"])
-        if not trend.is_full:
-            return None
+        block = reward.usual, (reward.zero_share or 0.0) >= self.thresholds["dead"], context.place
+        self.blocks.append(block)
+        found = self._judge(trend, self.blocks[0], context) if trend.is_full else None
+        if found is QUIET:
+            self.since = self.since if trend.growth >= _GROWN_SINCE_START else None
+        elif found is not None:
+            self.since = self.since or self._left(context)
+        if not slow.push(trend.medians[-1]):
+            return found
+        self.slow_blocks.append(block)
+        if not slow.is_full or found is not QUIET:
+            return found
+        found = self._judge(slow, self.slow_blocks[0], context)
+        if found is QUIET:
+            return QUIET
+        self.since = self.since or self.slow_blocks[2][2]
+        # What is below the norm to clip at is not too large.
+        level = min(found.level, WARN if found.value >= self.thresholds["floor"] else INFO)
+        return found._replace(level=level, words=("slow",))
+
+    def _judge(self, trend: BlockTrend, oldest: tuple[float, bool, tuple[int, int]], context: RuleContext) -> Finding:
         growth, newest = trend.growth, trend.medians[-1]
         line = self.thresholds["warn"] * self.held_part(WARN)
         is_apart = min(trend.medians[-3:]) > _GROWN_SINCE_START * max(trend.medians[:3])
         is_steady = growth >= line and (is_apart or trend.monotony >= self.thresholds["monotony"])
         if not is_steady or self.start.value is None or newest < _GROWN_SINCE_START * self.start.value:
-            self.since = self.since if growth >= _GROWN_SINCE_START else None
             return QUIET
-        self.since = self.since or self._left(context)
-        return Finding(INFO if self._is_awakening(context) else WARN, newest, trend.medians[0], None, (growth,))
+        level = INFO if self._is_awakening(trend, oldest, context) else WARN
+        return Finding(level, newest, trend.medians[0], None, (growth,))
 
     def _left(self, context: RuleContext) -> tuple[int, int]:
         """Where the rise began: after the last two of three records that were about as low as before it."""
@@ -194,18 +213,19 @@ class GradientDrift(Detector):
                 began = one.record, one.step
         return began
 
-    def _is_awakening(self, context: RuleContext) -> bool:
-        """There was nothing to learn from 100 records ago, or the reward has risen since by a tenth of its range.
+    def _is_awakening(
+        self, trend: BlockTrend, oldest: tuple[float, bool, tuple[int, int]], context: RuleContext
+    ) -> bool:
+        """There was nothing to learn from at the oldest block, or the reward has risen since by a tenth of its range.
 
         A reward excuses no multiple that is one of an explosion.
         """
         reward, thresholds = context.reward, self.thresholds
-        oldest, newest = self.trend.medians[0], self.trend.medians[-1]
-        is_small = newest < thresholds["floor"]
+        is_small = trend.medians[-1] < thresholds["floor"]
         if not reward.count:
-            return is_small and thresholds["floor"] > thresholds["faint"] * oldest
-        has_risen = reward.usual - self.rewards[0] > thresholds["gain"] * (reward.top - reward.bottom)
-        return self.flat[0] or (has_risen and (is_small or self.trend.growth < thresholds["paid"]))
+            return is_small and thresholds["floor"] > thresholds["faint"] * trend.medians[0]
+        has_risen = reward.usual - oldest[0] > thresholds["gain"] * (reward.top - reward.bottom)
+        return oldest[1] or (has_risen and (is_small or trend.growth < thresholds["paid"]))
 
 
 class VanishingGradient(Detector):

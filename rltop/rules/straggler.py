@@ -23,9 +23,7 @@ from rltop.units import duration, number, percent
 class GroupStraggler(Detector):
     """P5: longest completion over the median of its group, mean of groups, against what is typical of their size."""
 
-    start = Frozen()
-    lasting = DatedNOfMCounter(5, 10)
-    strong = DatedNOfMCounter(3, 5)
+    start, lasting, strong = Frozen(), DatedNOfMCounter(5, 10), DatedNOfMCounter(3, 5)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         """Counts n of m itself: 5 of 10 above the threshold, or 3 of 5 at twice the threshold."""

@@ -246,6 +246,28 @@ def test_o2_a_step_to_another_level_is_told_however_blocks_on_either_side_are_or
         assert {event.rule for event in told} <= {"O1", "O2"} and told, seed
 
 
+@each_row(
+    "start, double, reward, is_told",
+    [
+        (0.5, 100.0, 0.3, True),
+        (0.5, 150.0, 0.3, True),
+        (5.0, 120.0, 0.3, True),
+        (0.02, 120.0, 0.3, False),  # below the norm to clip at
+        (0.5, 150.0, None, False),  # the reward rises as well
+        (0.5, 600.0, 0.3, False),
+        (0.5, math.inf, 0.3, False),
+    ],
+)
+def test_o2_a_rise_too_slow_for_a_hundred_records(start, double, reward, is_told) -> None:
+    for seed in range(3):
+        norm, flat = noisy(start, 0.2, seed), noisy(reward or 0.0, 0.1, seed + 9)
+        rewards = flat if reward else lambda r: 0.1 + r / 1000 + flat(r)  # noqa: B023
+        engine = play(620, grad_norm=lambda r: abs(norm(r)) * 2 ** (r / double), reward_mean=rewards)  # noqa: B023
+        told = alarms(engine, "O2")
+        assert bool(told) is is_told, seed
+        assert all("500 records" in one.message and 100 <= one.since_step <= 250 for one in told), seed
+
+
 def test_o4_the_gradient_goes_although_groups_differ() -> None:
     engine = play(80, grad_norm=lambda r: 1.0 if r < 50 else 1e-3, reward_mean=noisy(0.3, 0.2), zero_std_frac=0.2)
     assert first(engine, "O4").record <= 65
@@ -442,6 +464,25 @@ def test_e4_a_surge_and_with_longer_answers_critical() -> None:
     both = play(60, entropy=step_up(0.3, 0.9, 40), response_len_mean=step_up(300, 500, 40))
     assert first(both, "E4").level is Level.CRIT
     assert alarms(play(60, entropy=step_up(0.02, 0.06, 40))) == []
+
+
+@each_row(
+    "nats, other, algorithm, is_told",
+    [
+        (8.0, {"response_len_mean": 300.0}, "grpo", True),
+        (11.5, {}, "ppo", True),
+        (7.0, {"response_len_mean": 30.0}, "unknown", True),
+        (4.3, {"response_len_mean": 300.0}, "grpo", False),
+        (40.0, {"response_len_mean": 300.0}, "grpo", False),  # a sum over a completion
+        (8.0, {"episode_len": 200.0}, "ppo", False),  # of an action with many dimensions
+        (10.9, {}, "sft", False),  # training from scratch begins there
+    ],
+)
+def test_e4_nearly_random_text_from_the_first_record_on(nats, other, algorithm, is_told) -> None:
+    for count in (8, 120):
+        engine = play(count, Algorithm(algorithm), entropy=noisy(nats, 0.01), reward_mean=noisy(0.1, 0.2, 7), **other)
+        told = [(one.record <= 5, one.since_step) for one in alarms(engine, "E4")]
+        assert told == ([(True, 1)] if is_told else [])
 
 
 def test_e4_trap_a_sequence_sum_is_not_a_high_level() -> None:
