@@ -297,6 +297,7 @@ class PageScreen(Screen[None]):
             self.filter.value = ""
             self.filter.display = False
             self.set_focus(self.board)
+            self.refresh_bindings()
         self.carry_out(self.page.close_something())
 
     # -- from Textual --------------------------------------------------------------------------------------------

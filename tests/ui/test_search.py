@@ -79,6 +79,17 @@ async def test_changed_rows_are_searched_and_the_search_ends(run: Path) -> None:
         assert isinstance(app.page, OverviewPage)
 
 
+async def test_with_the_filter_its_keys_go(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "m")
+        await search(pilot, "number")
+        assert "nN Match" in footer(app)
+        await press(pilot, "escape")
+        assert isinstance(app.page, MetricsPage)
+        assert "Match" not in footer(app)
+
+
 async def test_what_is_not_there_is_said(run: Path) -> None:
     app = app_over(run)
     async with app.run_test(size=SIZE) as pilot:
