@@ -49,6 +49,7 @@ from rltop.pages.run_entry import (
     value_of,
 )
 from rltop.pages.run_settings import Difference, differences, paint_differences
+from rltop.pages.signals import nonfinite_since
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.keys import Scope
 from rltop.rows.rows import (
@@ -239,9 +240,9 @@ def overlays(
             own = Zoom(math.floor(ends[0]), math.ceil(ends[1]))
         until = at if own is None or at is not None else own.last
         point = snapshot.stream.latest(signal.key, until)
-        marks = [mark for mark in snapshot.stream.marks(signal.key) if until is None or mark.step <= until]
-        if marks and (point is None or marks[-1].step >= point.step):
-            now = units.nonfinite(marks[-1].kind)
+        mark = nonfinite_since(snapshot.stream, signal.key, until)
+        if mark is not None:
+            now = units.nonfinite(mark.kind)
         elif point is None or (own is not None and point.step < own.first):
             now = ""
         else:
@@ -302,10 +303,11 @@ def _explained(found: Sequence[_Diverged], settings: Sequence[Difference]) -> st
 
 def divergence_text(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> str:
     found, common = diverged(ours, theirs, metrics)
-    if common < LEAST_RECORDS:
+    broken = _broken(ours, theirs, metrics)
+    if common < LEAST_RECORDS and not broken:
         return f"{units.count(common)} common steps: too few to tell where they diverge"
     always, later = ([one for one in found if one[1].is_from_start is is_always] for is_always in (True, False))
-    parts = []
+    parts = [*broken]
     if later:
         first = later[0][1].step
         parts.append(f"first diverged at step {units.step(first)}: {_titles(later, ', then ', ', then ')}")
@@ -316,6 +318,23 @@ def divergence_text(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[st
     if why := _explained([*always, *at_first], settings):
         parts.append(why)
     return "; ".join(parts) or "alike so far, within the noise of both"
+
+
+def _broken(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> list[str]:
+    """Which metrics are a number in one run alone, and since when; the first few."""
+    told = []
+    for metric in metrics:
+        one, other = signal_in(ours, metric), signal_in(theirs, metric)
+        if one is None or other is None:
+            continue
+        mark, theirs_mark = nonfinite_since(ours.stream, one.key, None), nonfinite_since(theirs.stream, other.key, None)
+        title = Label.of(one.metric.title).display
+        if mark is not None and theirs_mark is None:
+            told.append(f"{title} {units.nonfinite(mark.kind)} since step {units.step(mark.step)}")
+        elif theirs_mark is not None and mark is None:
+            since = f"{units.nonfinite(theirs_mark.kind)} since step {units.step(theirs_mark.step)}"
+            told.append(f"{title} of the baseline {since}")
+    return told[:_TOLD]
 
 
 def _titles(found: Sequence[_Diverged], gap: str, last_gap: str) -> str:

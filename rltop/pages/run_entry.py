@@ -7,10 +7,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from rltop import units
-from rltop.model import Direction, Label, Level, RunState, Unit, Verdict, VerdictState
+from rltop.model import Direction, Label, Level, NonFinite, RunState, Unit, Verdict, VerdictState
 from rltop.pages.alerts import alert_name, incident_count, origin, worse_before
 from rltop.pages.header import BROKEN_OFF, STATE_ROLES, UNDER_WAY, age_text, eta_of, pace_of, paint_state
-from rltop.pages.signals import extreme, primary
+from rltop.pages.signals import extreme, nonfinite_since, primary
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.table import Cell
 from rltop.run.past import Alert
@@ -168,14 +168,14 @@ def duration_text(seconds: float | None) -> str:
 
 
 def value_of(found: Value | None) -> float | None:
-    return None if found is None else found.value
+    return None if found is None or found.kind is not None else found.value
 
 
 def value_cell(found: Value | None, *, has_step: bool = False) -> Cell:
     if found is None:
         return "", "value"
     at = f" @{units.step(found.step)}" if has_step else ""
-    return f"{units.measure(found.value, found.unit)}{at}", "value"
+    return f"{found.text}{at}", "value"
 
 
 def past_name(alert: Alert) -> str:
@@ -225,17 +225,27 @@ _BUCKETS = 400
 
 
 class Value(NamedTuple):
-    """A number of a run, in the unit of its metric."""
+    """A number of a run, in the unit of its metric; `kind`: what was logged is none, since that step."""
 
     value: float
     unit: Unit
     step: int
+    kind: NonFinite | None = None
+
+    @property
+    def text(self) -> str:
+        return units.measure(self.value, self.unit) if self.kind is None else units.nonfinite(self.kind)
 
 
 def newest(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     signal = primary(snapshot, *names)
-    point = None if signal is None else snapshot.stream.latest(signal.key, snapshot.at_step)
-    if signal is None or point is None:
+    if signal is None:
+        return None
+    mark = nonfinite_since(snapshot.stream, signal.key, snapshot.at_step)
+    if mark is not None:
+        return Value(math.nan, signal.metric.unit, mark.step, mark.kind)
+    point = snapshot.stream.latest(signal.key, snapshot.at_step)
+    if point is None:
         return None
     return Value(signal.read(point.value), signal.metric.unit, point.step)
 
@@ -244,7 +254,7 @@ def speed_text(speed: Value | None) -> str:
     """A throughput with its unit; of `SPEEDS` only samples have none of their own."""
     if speed is None:
         return ""
-    return units.measure(speed.value, speed.unit) + ("" if units.unit_suffix(speed.unit) else " samples/s")
+    return speed.text + ("" if units.unit_suffix(speed.unit) else " samples/s")
 
 
 def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:

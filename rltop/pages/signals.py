@@ -236,6 +236,13 @@ def whole_of(signal: Signal) -> float:
             return 0.0
 
 
+def nonfinite_since(stream: Stream, key: str, at: int | None) -> Mark | None:
+    """The first of the values that were not finite after the newest finite one, at or before a step."""
+    point = stream.latest(key, at)
+    marks = (mark for mark in stream.marks(key) if at is None or mark.step <= at)
+    return next((mark for mark in marks if point is None or mark.step > point.step), None)
+
+
 def read_signal(snapshot: Snapshot, signal: Signal, columns: int, others: int = 0) -> SignalReading:
     """Read one signal at a step.
 

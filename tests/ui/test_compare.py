@@ -386,20 +386,28 @@ async def test_the_chart_of_compared_runs_is_zoomed_panned_and_scaled_like_every
         assert app.page.window == (101, 200)
 
 
-async def test_a_run_whose_newest_value_is_no_number_says_so_in_the_chart_of_several(tmp_path: Path) -> None:
-    for name in ("well", "broken"):
+async def test_a_run_whose_newest_value_is_no_number_says_so_wherever_runs_are_compared(tmp_path: Path) -> None:
+    paths = []
+    for name, last in (("well", 120), ("broken", 100)):
         (tmp_path / name).mkdir()
-        write_rows(
-            tmp_path / name / "metrics.jsonl",
-            ({"step": n, "loss": math.nan if name == "broken" and n > 100 else 0.5} for n in range(1, 121)),
-        )
-    app = app_over(tmp_path / "well" / "metrics.jsonl", tmp_path / "broken" / "metrics.jsonl")
+        rows = ({"step": n, "reward": 0.5 if n <= last else math.nan} for n in range(1, 121))
+        paths.append(write_rows(tmp_path / name / "metrics.jsonl", rows))
+    app = app_over(*paths)
     async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert re.search(r" broken +120 .* NaN ", page_text(app)) and re.search(
+            r" well +120 .* 0\.500 ", page_text(app)
+        )
+        app.marked = [str(path) for path in paths]
         await press(pilot, "o")
-        assert "1 well 0.5" in page_text(app) and "2 broken NaN" in page_text(app)
+        assert re.search(r"^ 2  broken .* NaN ", page_text(app), re.MULTILINE)
+        assert "1 well 0.500   2 broken NaN" in page_text(app)
+        assert "2  reward NaN since step 101" in page_text(app)
+        await press(pilot, "b")
+        assert "1  reward of the baseline NaN since step 101" in page_text(app)
         app.cursor.show(90)
         await pilot.pause()
-        assert "2 broken 0.5" in page_text(app)
+        assert "2 broken 0.500" in page_text(app)
 
 
 async def test_a_window_on_another_axis_is_the_same_stretch_of_it_in_every_run(tmp_path: Path) -> None:
