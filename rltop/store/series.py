@@ -126,16 +126,20 @@ class _KeyMarks:
 
 
 class MarkRegister:
-    """Marks by column, and which columns have ever held a number."""
+    """Marks by column, and which columns have ever held a number.
 
-    def __init__(self, counts: Counts) -> None:
-        self._counts = counts
+    Args:
+        is_training: by column: a loop that writes each key at each step leaves others null until it evaluates again.
+    """
+
+    def __init__(self, counts: Counts, is_training: Sequence[int]) -> None:
+        self._counts, self._is_training = counts, is_training
         self.numeric: set[int] = set()
         self._by_column: dict[int, _KeyMarks] = {}
 
     def accept(self, step: int, column: int, kind: NonFinite) -> bool:
-        """Count what stood in a cell, and remember it if it counts; False for the null of an empty key."""
-        if kind is NonFinite.NULL and column not in self.numeric:
+        """Count what stood in a cell, and remember it if it counts; False for a null where nothing was measured."""
+        if kind is NonFinite.NULL and not (column in self.numeric and self._is_training[column]):
             self._counts.null_values += 1
             return False
         self._counts.nonfinite_values += 1

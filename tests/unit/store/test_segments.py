@@ -112,6 +112,14 @@ def test_a_null_is_a_mark_only_where_a_number_stood_before():
     assert stream.value(T, 2) is None
 
 
+def test_a_null_between_evaluations_is_no_mark():
+    null = {"val_accuracy": NonFinite.NULL}
+    stream = stream_of([(step, {T: 1.0, **({"val_accuracy": 0.5} if step % 10 == 0 else null)}) for step in range(25)])
+    assert stream.marks("val_accuracy") == []
+    assert stream.value("val_accuracy", 20) == 0.5
+    assert [tuple(mark) for mark in stream_of([(1, {"val_accuracy": NonFinite.NAN, T: 1.0})]).marks("val_accuracy")]
+
+
 def test_a_value_written_over_a_mark_takes_its_place():
     stream = stream_of([(1, {T: 1.0}), (2, {T: NonFinite.NAN}), (2, {T: 5.0})])
     assert stream.value(T, 2) == 5.0
