@@ -474,8 +474,12 @@ def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
         longer = max(_by_column(numbers), _by_curve(numbers), key=len)
         if len(longer) > len(rows):
             rows, document = longer, {**numbers, name: _with_its_steps([row for row in rows if isinstance(row, dict)])}
-    inner = [document[key] for key in _ROW_LISTS if isinstance(document.get(key), dict)]
-    for each in () if rows else (document, *cast(list[Row], inner)):
+    inner = [
+        cast(Row, each)
+        for key, each in document.items()
+        if isinstance(each, dict) and (key in _ROW_LISTS or _has_rows(each))
+    ]
+    for each in () if rows else (document, *inner):
         rows = max((form(each) for form in _FORMS), key=len)  # of as many the surest sign
         if rows:
             break
@@ -533,6 +537,10 @@ def _state_in(document: Row) -> Row:
 
 def _is_row_list(value: object) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _has_rows(document: Row) -> bool:
+    return any(map(_is_row_list, document.values()))
 
 
 def _flat(rows: list[object]) -> list[object]:
@@ -676,16 +684,22 @@ def _rises(column: Sequence[object]) -> bool:
 
 
 def _by_column_of_rows(document: Row) -> list[Row]:
-    """Rows of `{"loss": [{"step": 1, "loss": 0.5}, …], "lr": [{"step": 1, …}, …]}`, put together by their step."""
-    columns = [value for value in document.values() if isinstance(value, list) and value]
-    if len(columns) < 2 or not all(isinstance(each, dict) and "step" in each for column in columns for each in column):
+    """Rows of `{"loss": [{"step": 1, "loss": 0.5}, …], "lr": [{"step": 1, …}, …]}`, put together by their step.
+
+    Lists of which some count steps and some epochs are stages of their own, `{"dpo": […], "grpo": […]}`: the longest.
+    """
+    columns = [cast(list[Row], value) for value in document.values() if _is_row_list(value)]
+    counters = [next((name for name in ("step", "epoch") if all(name in row for row in rows)), "") for rows in columns]
+    if len(columns) < 2 or not all(counters):
         return []
+    if len(set(counters)) > 1:
+        return max(columns, key=len)
     rows: dict[float, dict[str, object]] = {}
-    for each in (cast(Row, each) for column in columns for each in column):
-        step = number_of(each["step"])
-        if isinstance(step, float):
-            rows.setdefault(step, {}).update(each)
-    return [rows[step] for step in sorted(rows)]
+    for each in (row for column in columns for row in column):
+        at = number_of(each[counters[0]])
+        if isinstance(at, float):
+            rows.setdefault(at, {}).update(each)
+    return [rows[at] for at in sorted(rows)]
 
 
 def _by_series(document: Row) -> list[Row]:

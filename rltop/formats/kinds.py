@@ -61,7 +61,9 @@ _COLUMNS = regex(
 )
 """A table on one line: a list of objects, or of at least four numbers, first, or first in a group; cells, rows or
 columns by number. Texts, settings and columns without values may stand before it, but no number: a row has one."""
-_ROWS_INSIDE = regex(rb'"(?:log_history|history|logs|metrics|records|rows)"\s*:\s*"?\[\s*\{')
+_ROWS_INSIDE = regex(
+    rb'"(?:log_history|history|logs|metrics|records|rows)"\s*:\s*"?\[\s*\{|:\s*\[\s*\{\s*"(?:step|epoch)"\s*:'
+)
 """Rows, or the text of rows, behind what else an object of one line holds: a trainer's state under another name."""
 _CSV_HEADER = regex(
     rb"""

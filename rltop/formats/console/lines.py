@@ -761,7 +761,7 @@ class _Pairs:
         told = [key.lower() for key in self._row if key not in _LOG_MARKS]
         if not (self._has_words or self._is_sentence):
             return any(sign in key for key in told for sign in _SIGNS)
-        is_sure = self._count > 1 or self._is_table or not self._is_loose
+        is_sure = self._count > 1 or self._is_table or not self._is_loose or told == ["training loss"]
         return is_sure and any("loss" in key or "reward" in key for key in told)
 
 

@@ -237,6 +237,13 @@ def test_steps_of_a_calculation_are_no_rows():
     assert (counts.unread_lines, counts.first_unread) == (2, "line 1: step 5 R=0.5 U=25")
 
 
+def test_events_of_a_fine_tuning_job():
+    text = "  [17736101] Step {0}/300: training loss={1}, validation loss=0.5\n"
+    assert rows(text.format(100, 0.72)) == {100: {"training loss": 0.72, "validation loss": 0.5}}
+    (alone,), _ = decode("[17736101] Step 7/300: training loss=0.72\n")
+    assert (alone.step, alone.total_steps, *alone.values) == (7, 300, 0.72)
+
+
 def test_a_single_result_behind_a_step_is_read_or_quoted():
     assert rows("seed1 | step 1 | loss 0.5\nseed1 | step 2 | loss 0.4\n") == {1: {"loss": 0.5}, 2: {"loss": 0.4}}
     found, decoder = decode("step 5 loss 0.5\n")

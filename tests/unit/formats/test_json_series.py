@@ -109,5 +109,20 @@ def test_series_of_a_group_are_called_with_its_name(rows):
     assert rows(document)[800] == {"train/loss": CURVE[-1], "eval/loss": 3.0}
 
 
+@pytest.mark.parametrize("counter", ["step", "epoch"])
+def test_tables_of_rows_in_an_object_of_any_name(rows, counter):
+    train = [{counter: at, "loss": 1.0 / at} for at in range(1, 13)]
+    held_out = [{counter: at, "acc": at / 12} for at in (6, 12)]
+    found = rows({"eval": {"base": {"acc": 0.1}}, "curves": {"train": train, "held_out": held_out}})
+    assert (len(found), found[12]["loss"], found[12]["acc"]) == (12, 1.0 / 12, 1.0)
+
+
+def test_the_longest_of_stages_that_count_differently(rows):
+    first = [{"step": 5 * at, "loss": 1.0 / at} for at in range(1, 4)]
+    second = [{"epoch": at / 10, "reward": at / 5} for at in range(1, 6)]
+    found = rows({"dpo": first, "grpo": second})
+    assert [row["reward"] for row in found.values()] == [at / 5 for at in range(1, 6)]
+
+
 def test_the_only_series_is_called_as_its_key(rows):
     assert rows({"reward": series(CURVE)})[800] == {"reward": CURVE[-1]}
