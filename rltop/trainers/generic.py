@@ -35,7 +35,7 @@ _LOOPS = spellings("""
     policy_loss | loss/policy_gradient_loss | train/loss_actor | rl_loss | act_loss | Actor Loss
     value_loss | value_loss | critic_loss | vf_loss | loss/value | critic/loss | loss/value_function_loss
     value_loss | train/loss_critic | cri_loss | {mean,avg}_{value,critic}_loss | loss/v
-    loss | {mean,avg}_total_loss | epoch_loss
+    loss | {mean,avg}_total_loss | epoch_loss | training_loss | train_loss_mean
     policy_loss | {mean,avg}_{policy,actor}_loss | loss/pi
     explained_var | explained_variance | explained_var
     # Of several agents the reward of all; that of each is one of its parts.
@@ -43,7 +43,8 @@ _LOOPS = spellings("""
     reward_mean | joint_reward | shared_reward | collective_reward | global_reward | mean_reward | reward_mean | reward
     reward_mean | rewards | avg_reward | average_reward | reward/mean | rewards/mean | rollout/reward_mean
     reward_mean | rollout/ep_rew_mean | episode_reward_mean | episodic_return | eprewmean | eprew
-    reward_mean | rewards/mean_episodes
+    reward_mean | rewards/mean_episodes | rollout_reward_mean | rollout_mean_reward | train/{reward_mean,mean_reward}
+    reward_mean | proxy_reward | proxy_score | proxy
     reward_mean | environment/mean_episode_return | rollout/return | Reward | reward_ema | ema_reward | smoothed_reward
     reward_mean | outcome_reward | outcome_reward_mean | rollout/outcome_reward_mean | average_reward_score
     reward_mean | episode_reward | episode_return | total_reward | return | average_return | mean_return
@@ -110,7 +111,7 @@ _LOOPS = spellings("""
     val_loss | val_loss | eval_loss | validation_loss | val/loss | eval/loss | test_loss
     val_score | val_score | val_reward | eval_reward | eval/reward | val/reward | eval_score | test_reward
     val_score | eval/mean_reward | eval_mean_reward | eval/reward_mean | eval/return | eval_return | eval/*/reward
-    val_score | eval/*/score | val/*/reward | val/*/score | eval/*/mean_reward
+    val_score | {gold,true}_{reward,score} | eval/*/score | val/*/reward | val/*/score | eval/*/mean_reward
     val_return | evaluation/average_reward | evaluation/mean_reward | evaluation/return
     val_acc | val_accuracy | val_acc | eval_accuracy | eval/accuracy | val/accuracy | eval_acc | test_acc
     val_acc | val/success_rate | eval/success_rate | eval_success_rate | val_success_rate

@@ -275,6 +275,15 @@ def test_the_rollouts_own_mean_comes_before_that_of_the_training_pass() -> None:
     assert primary.key == "train/rollout/reward_mean"
 
 
+def test_a_reward_that_a_loop_of_ones_own_calls_after_its_rollouts() -> None:
+    for key in ("rollout_reward_mean", "rollout_mean_reward", "train/mean_reward", "train/reward_mean", "proxy_reward"):
+        primary = found(["step", key, "train_loss_mean", "gold_reward"]).primary("reward_mean")
+        assert primary is not None and primary.key == key
+    signals = found(["step", "proxy", "true_score", "kl", "training loss"]).signals
+    keys = [signals[name][0].key for name in ("reward_mean", "val_score", "loss")]
+    assert keys == ["proxy", "true_score", "training loss"]
+
+
 def test_levels_of_an_evaluation_are_metrics_of_their_own() -> None:
     keys = [f"eval/gsm8k/accuracy/{level}@4" for level in ("mean", "best", "worst", "std")]
     identity = with_keys(found(TRINITY_TRAINER), keys)
