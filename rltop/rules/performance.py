@@ -523,6 +523,7 @@ class AuxiliaryStage(Detector):
     is_about_word = True
     seen = 0
     stages: dict[str, _Stage] = {}
+    tokens, more = Frozen(skip=0, size=8, minimum=5), 1.0
     evaluated: deque[float] = deque(maxlen=100)
     others: deque[float] = deque(maxlen=100)
 
@@ -536,6 +537,8 @@ class AuxiliaryStage(Detector):
         self.seen += bool(step)
         if not step or (self.seen > _KNOWN_RECORDS and self.seen % _EVERY):
             return None
+        if tokens := values.get("total_tokens", 0.0):
+            self.more = max(1.0, tokens / (self.tokens.push(tokens) or tokens))
         found = [self._judge(name, values[name], step) for name in _LINES if name in values]
         if len(self.evaluated) >= self.thresholds["evaluated"]:
             found.append(self._judge_evaluations())
@@ -555,23 +558,20 @@ class AuxiliaryStage(Detector):
         return Finding(WARN, share, None, line, (median_of(taken), 0.0), ("time_eval",))
 
     def _judge(self, name: str, seconds: float, step: float) -> Finding:
-        thresholds, share = self.thresholds, seconds / step
+        thresholds, share, least = self.thresholds, seconds / step, self.thresholds["grown_s"]
         if (stage := self.stages.get(name)) is None:
             stage = self.stages[name] = _Stage()
         base, early = stage.start.push(seconds), stage.first.value
         stage.latest.push(seconds)
         if not stage.first.is_final:
             stage.first.push(seconds)
-        elif early is not None and stage.latest.most > thresholds["grown_s"]:
-            grown = max(thresholds["grown_s"], thresholds["grown"] * early)
-            if stage.latest.median > grown:
-                share = share if share <= 1.0 else share / (1.0 + share)
-                return Finding(WARN, share, None, None, (seconds, early), (name,))
+        elif early is not None and stage.latest.median > max(least, thresholds["grown"] * early * self.more):
+            share = share if share <= 1.0 else share / (1.0 + share)
+            return Finding(WARN, share, None, None, (seconds, early), (name,))
         line = thresholds[_LINES[name]]
         if share <= line or share > 1.0:
             return QUIET
-        has_grown = base is not None and seconds > thresholds["rise"] * base
-        # The logarithm only where it could count.
+        has_grown = base is not None and seconds > thresholds["rise"] * base * self.more
         has_grown = has_grown and seconds > stage.start.factor(thresholds["sigmas"]) * (base or 0.0)
         is_absurd = name in _LIGHT and share > thresholds["absurd"]
         return Finding(WARN if has_grown or is_absurd else INFO, share, None, line, (seconds, base or 0.0), (name,))

@@ -491,6 +491,14 @@ def test_o4_a_gradient_that_falls_while_the_run_starts_has_not_vanished() -> Non
     assert first(play(120, grad_norm=lambda r: noisy(5.0, 0.2)(r) if r < 22 else 1e-4, **reward), "O4")
 
 
+def test_p12_a_stage_that_takes_longer_for_more_tokens_has_not_grown() -> None:
+    more = lambda r: 1.0 if r < 40 else 5.0  # noqa: E731
+    stage = {"time_step": 400.0, "time_old_log_prob": lambda r: noisy(12.0 * more(r))(r)}
+    assert first(play(120, **stage), "P12").level is Level.WARN
+    assert alarms(play(120, **stage, total_tokens=lambda r: 1e6 * more(r)), "P12") == []
+    assert first(play(120, **stage, total_tokens=lambda r: 1e6 * min(more(r), 1.1)), "P12")
+
+
 def test_p12_a_stage_that_swings_from_the_start_has_not_grown() -> None:
     swings = saw(2.5, 65.0, "reference")
     later = lambda r: swings(r) if r < 40 else 60.0  # noqa: E731
