@@ -143,8 +143,12 @@ def has_told(run: Silent, logs: Sequence[str]) -> bool:
     return False
 
 
-def ending_of(run: Silent, logs: Sequence[str], read: Reading, now_s: float) -> Ending | None:
-    """What the console log of a run says that it died of; None where none does, or it is that of another run."""
+def ending_of(run: Silent, logs: Sequence[str], read: Reading, still_s_of: Callable[[str], float]) -> Ending | None:
+    """What the console log of a run says that it died of; None where none does, or it is that of another run.
+
+    Args:
+        still_s_of: how long a log has not been written to.
+    """
     if not logs:
         return None
     from rltop.live.judge import dead_after_s, died_of  # noqa: PLC0415 - only where there is a log
@@ -153,7 +157,7 @@ def ending_of(run: Silent, logs: Sequence[str], read: Reading, now_s: float) -> 
     for path in logs:
         try:
             phases = merged(read(path)[0])
-            still_s = max(0.0, now_s - Path(path).stat().st_mtime)
+            still_s = still_s_of(path)
             if phases.failure is None or _is_of_another(run, path):
                 continue
         except (OSError, ValueError):
@@ -268,6 +272,7 @@ class EndReader:
         self._log, self._notify, self._clock = log, notify, clock
         self.worker = Worker("ends of logs")
         self._seen: dict[int, tuple[Run, int, int]] = {}
+        self._written_s: dict[str, tuple[float, float]] = {}
         self._again_s = -math.inf
 
     def ask(self, runs: Iterable[Run]) -> None:
@@ -309,7 +314,7 @@ class EndReader:
             # A fault in a file that nobody named must not end the program, nor hide how the run ended.
             with suppress(Exception):
                 logs, read = own_logs(silent), cache(_end_of_log)
-                found = ending_of(silent, logs, read, now_s)
+                found = ending_of(silent, logs, read, self._still_s)
                 if not is_gone and run.whereabouts is None and has_told(silent, logs):
                     told = self._see(run, silent, logs, read, self._clock)
             run.seen = told
@@ -317,3 +322,10 @@ class EndReader:
                 run.ending = found
                 self.count += 1
                 self._notify()
+
+    def _still_s(self, path: str) -> float:
+        """Seconds since a log was written to: by its time, or since it was first seen so, as its clock may be ahead."""
+        now_s, written_s = self._clock.wall(), Path(path).stat().st_mtime
+        if path not in self._written_s or self._written_s[path][0] != written_s:
+            self._written_s[path] = written_s, now_s
+        return now_s - min(self._written_s[path])

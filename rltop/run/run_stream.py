@@ -147,7 +147,7 @@ class RunStream:
         self._pipeline = whole.pipeline
         self._clock = clock
         self._recaller = recaller
-        self._modified_s = modified_s
+        self._modified_s = None if modified_s is None else min(modified_s, clock.now())
         self._settles_at: float | None = None
         self._rests_at: float | None = None
         self._began: tuple[float, float] | None = None

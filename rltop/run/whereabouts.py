@@ -67,7 +67,7 @@ def told_by_rows(run: Silent, after: int | None = None) -> list[PhaseEvent]:
 
 def _by_this_clock(told: list[PhaseEvent], times: Mapping[int, float], newest_s: float | None) -> list[PhaseEvent]:
     by_s = 0.0 if newest_s is None or not told else newest_s - told[-1].time_s
-    if abs(by_s) < _OFF_S:
+    if 0.0 <= by_s < _OFF_S:
         return told
     took_s: dict[int | None, float] = {b: times[b] - times[a] for a, b in pairwise(sorted(times))}
     return [each._replace(time_s=each.time_s + by_s, took_s=took_s.get(each.step)) for each in told]

@@ -10,7 +10,7 @@ import pytest
 from tables import each_row
 
 from rltop.cli import main
-from rltop.cli.open_session import direct, read_whole
+from rltop.cli.open_session import direct, read_whole, runs_of
 from rltop.clock import FakeClock
 from rltop.config import load
 from rltop.live.job import where_of
@@ -85,6 +85,21 @@ def test_a_run_that_died_a_moment_ago_is_no_longer_live_where_the_file_is_read_o
     put(tmp_path, "slurm-4711.out", DIED, at_s=5.0)
     assert read(metrics, is_over=False, after_s=6.0).state is RunState.LIVE
     assert read(metrics, over_s=6.0).state is RunState.DIED
+
+
+def test_a_run_died_whose_files_have_a_clock_that_is_ahead(tmp_path: Path) -> None:
+    """Nobody waits until the clock here has come to where that of the files was."""
+    metrics = put(tmp_path, "metrics.jsonl", rows(180), at_s=120.0)
+    put(tmp_path, "train.log", DIED, at_s=120.0)
+    clock = FakeClock(BEGUN_S)
+    session = Session(runs_of(str(metrics)), direct(clock), clock, load({}, {"HOME": str(tmp_path)}).ingest)
+    seen = []
+    for _ in range(60):
+        clock.advance(1.0)
+        session.step(1_000.0)
+        session.read_endings()
+        seen.append(session.runs[0].state)
+    assert (seen[0], seen[-1]) == (RunState.LIVE, RunState.DIED)
 
 
 def test_a_log_of_rows_without_a_step_that_has_the_same_numbers_is_the_runs_own(tmp_path: Path) -> None:
