@@ -494,7 +494,9 @@ def _copied(
     found: Found, kept: Sequence[tuple[Found, Placement]], numbers_of: Callable[[Found], Numbers]
 ) -> int | None:
     """Which of the runs a file says again; None where its numbers are others."""
-    if found.kind is None or not found.kind.has_metrics or last_rows(found.kind, ROWS) is None:
+    if found.kind is None or not found.kind.has_metrics:
+        return 0
+    if last_rows(found.kind, ROWS) is None and found.kind is not WHOLE_JSON:
         return 0
     own = numbers_of(found)
     like = [

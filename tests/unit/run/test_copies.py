@@ -279,6 +279,15 @@ def test_of_checkpoints_that_were_copied_at_once_the_last_step_is_the_newest(tmp
     assert Path(found.path).parent.name == "checkpoint-400"
 
 
+def test_checkpoints_of_two_trainings_are_two_runs(tmp_path: Path) -> None:
+    some = numbers(1, 60)
+    for steps, rows in ((20, some), (40, numbers(2, 60)), (60, some)):
+        state(tmp_path, rows, steps, 60)
+    found = discover([str(tmp_path)]).found
+    assert {Path(each.path).parent.name for each in found} == {"checkpoint-40", "checkpoint-60"}
+    assert len({str(each.name) for each in found}) == 2
+
+
 def test_a_total_that_comes_with_the_first_checkpoint_is_taken_in(tmp_path: Path) -> None:
     rows = numbers(1)
     jsonl(tmp_path, rows)
