@@ -102,6 +102,8 @@ def cannot_read(path: str, error: Exception) -> SourceError:
     hint = "check the path and its permissions"
     if isinstance(error, OSError) and error.errno in _FAILING:
         hint = "file system error: try again, or copy the file to another disk"
+    elif isinstance(error, OSError) and error.errno == errno.EINVAL:
+        hint = "it cannot be read from its end, as files below /proc: copy it to a disk with `cat`, and name the copy"
     elif isinstance(error, RltopError):
         hint = error.hint or "the file may be damaged: unpack or repair it, or name another file"
     reason = reason_of(error)

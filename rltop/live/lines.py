@@ -289,7 +289,7 @@ BARS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (regex(pattern, re.IGNORECASE), key)
     for pattern, key in (
         (r"load|captur|shards|compil|preprocess|encod|filter|^map\b|tokeniz|download|^fetching|warm", "setup"),
-        (r"\beval|valid", "validation"),
+        (r"\beval|valid|^val\b", "validation"),
         (r"update (?:expert )?weights|broadcast|sync|refit", "weight_sync"),
         (r"rollout|generat|processed prompts|sampl|trajector|get_batch", "generate"),
         (r"save|checkpoint|ckpt|export", "checkpoint"),

@@ -59,6 +59,16 @@ def test_rows_tell_a_step_that_does_not_end(tmp_path: Path, capsys: pytest.Captu
     assert found["since"] == NOW_S - 1_000.0
 
 
+def test_a_bar_of_ms_swift_tells_its_validation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "train.log"
+    bars = [f"Train: {n:3d}%|█   | {n}/100 [0{n}:00<09:00, 60.0s/it]" for n in range(1, 6)]
+    log.write_text("\r".join([*bars, "Val:  30%|███     | 3/10 [00:06<00:10,  2.0s/it]\r"]))
+    os.utime(log, (NOW_S - 2_400.0, NOW_S - 2_400.0))
+    _, found = where(capsys, str(log), "--now", str(NOW_S))
+    assert isinstance(found, dict)
+    assert (found["state"], found["phase_key"], found["outstanding"]) == ("stuck", "validation", "7 of 10")
+
+
 def test_a_job_that_has_been_silent_for_days_has_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows(tmp_path / "metrics.jsonl", 9, NOW_S - 5 * 86_400.0)
     words = [str(tmp_path / "metrics.jsonl"), "--now", str(NOW_S)]
@@ -492,3 +502,12 @@ def test_only_a_name_that_slurm_gives_names_a_job(
     _, found = where(capsys, str(log.rename(tmp_path / name)), "--now", str(now_s))
     assert isinstance(found, dict)
     assert found["job"] == job_id
+
+
+def test_a_file_without_an_end_to_read_from_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    if not Path("/proc/cpuinfo").exists():
+        pytest.skip("no /proc")
+    assert main(["where", "/proc/cpuinfo"]) == 2
+    told = capsys.readouterr().err
+    assert "it cannot be read from its end" in told
+    assert "copy it to a disk" in told
