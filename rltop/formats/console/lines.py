@@ -589,6 +589,8 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     found = LineMetrics(int(count), is_of_loop=True, unit="episode" if line["episode"] else "step")
     total = line["total"] or line["goal"] or line["of"] or line["episodes"]
     found.total = int(total) if total else None
+    if found.total == 1 and not line["nth"]:
+        found.step = found.total = None  # one of one, again and again, counts nothing
     rest = line["rest"].rstrip()
     if mark := _OF_THAT_EVALUATION.match(rest):
         rest = rest[mark.end() :]

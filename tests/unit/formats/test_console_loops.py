@@ -244,6 +244,12 @@ def test_events_of_a_fine_tuning_job():
     assert (alone.step, alone.total_steps, *alone.values) == (7, 300, 0.72)
 
 
+def test_a_counter_that_is_one_of_one_on_each_line_is_no_step():
+    text = "".join(f"Update 1/1, Policy Loss: -0.1{at}, Value Loss: 0.5, Entropy Loss: 0.01\n" for at in range(5))
+    assert [row["Policy Loss"] for row in rows(text).values()] == [-0.1, -0.11, -0.12, -0.13, -0.14]
+    assert len(rows("step 1/1 | loss: 0.5\n")) == 1
+
+
 def test_a_single_result_behind_a_step_is_read_or_quoted():
     assert rows("seed1 | step 1 | loss 0.5\nseed1 | step 2 | loss 0.4\n") == {1: {"loss": 0.5}, 2: {"loss": 0.4}}
     found, decoder = decode("step 5 loss 0.5\n")
