@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 16
 _STANDARD_STREAMS = (0, 1, 2)
+_MOST_DESCRIPTORS = 1024
 _PUT_RIGHT_S = 10
 """A warden that has not done by then ends all the same: nothing stays behind."""
 KILL_AFTER_S = 3.0
@@ -114,8 +115,12 @@ def _take_name() -> None:
 
 def _close_all_but(*keeps: int) -> None:
     """Close every other descriptor: a pipe that is being watched is not to be held open from here."""
-    for entry in list(os.scandir("/dev/fd")):
-        if (descriptor := int(entry.name)) not in keeps:
+    try:
+        descriptors = [int(entry.name) for entry in os.scandir("/dev/fd")]
+    except OSError:  # there is no /proc
+        descriptors = list(range(_MOST_DESCRIPTORS))
+    for descriptor in descriptors:
+        if descriptor not in keeps:
             with suppress(OSError):
                 os.close(descriptor)
 

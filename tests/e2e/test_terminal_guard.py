@@ -107,6 +107,22 @@ def test_a_crash(start: Start, what: str, number: int) -> None:
     terminal.until(lambda: terminal.modes == {} and terminal.settings == terminal.before, what="the terminal as it was")
 
 
+def test_an_end_that_nothing_can_answer_where_there_is_no_proc() -> None:
+    hidden = f"mount -t tmpfs none /proc && exec {sys.executable} {PROGRAM} hold"
+    terminal = Terminal(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", hidden])
+    try:
+        terminal.until(lambda: b"2026h" in terminal.output or terminal.process.poll() is not None)
+        if b"2026h" not in terminal.output:
+            pytest.skip("no namespace of its own here")
+        terminal.kill(signal.SIGKILL)
+        assert terminal.wait() == -signal.SIGKILL
+        terminal.until(
+            lambda: terminal.modes == {} and terminal.settings == terminal.before, what="the terminal as it was"
+        )
+    finally:
+        terminal.close()
+
+
 def test_a_hang_up_that_is_ignored_stays_so() -> None:
     terminal = Terminal(["sh", "-c", f"trap '' HUP USR1; exec {sys.executable} {PROGRAM} hold"])
     try:
