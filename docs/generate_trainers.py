@@ -104,8 +104,8 @@ gives a warning, and later rows are still tried. NaN and infinities are written 
 which rltop reads.
 
 Closing the writer, as the `with` block does, appends a last line (`{"rltop_phase":"",…,"end":…}`) that says that the
-run is over; without it a finished run looks like one that hangs. A block that an exception leaves, and a writer of a
-single step, append none, and later rows take it back.
+run is over; without it a finished run looks like one that hangs. A block or program that an exception ends, and a
+writer of a single step, append none, and later rows take it back.
 """
 
 

@@ -134,10 +134,12 @@ class JsonlWriter:
     def close(self) -> None:
         """Write that the run is over, by which rltop tells it from one that hangs, and close the file.
 
-        Nothing is written while an exception passes, as in a `with` block that fails, nor by a writer of a single
-        step, as of a loop that opens one for each.
+        Nothing is written while an exception passes, as in a `with` block that fails, or behind one that nobody caught,
+        as where `atexit` closes; nor by a writer of a single step, as of a loop that opens one for each.
         """
-        if self._descriptor is not None and self._steps > 1 and sys.exc_info()[0] is None:
+        # In a notebook a cell that failed is not the end.
+        is_uncaught = hasattr(sys, "last_type") and not hasattr(sys, "ps1")
+        if self._descriptor is not None and self._steps > 1 and sys.exc_info()[0] is None and not is_uncaught:
             JsonlPhase(self, "", None)._tell(is_end=True)
         with self._lock:
             descriptor, self._descriptor = self._descriptor, None

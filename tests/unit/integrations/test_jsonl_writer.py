@@ -331,6 +331,15 @@ keep = Late()
     assert rows_of(path)[0]["step"] == 1
 
 
+@pytest.mark.parametrize(("end", "says_so"), [("", True), ("raise ValueError", False)])
+def test_at_the_end_of_a_program_it_is_over_unless_it_failed(tmp_path: Path, end: str, says_so: bool) -> None:
+    path = tmp_path / "metrics.jsonl"
+    body = "import atexit, sys\nfrom rltop.integrations import JsonlWriter\nlog = JsonlWriter(sys.argv[1])\n"
+    body += "atexit.register(log.close)\nlog.log(1, {'loss': 0.5})\nlog.log(2, {'loss': 0.5})\n"
+    subprocess.run([sys.executable, "-c", body + end, str(path)], capture_output=True, timeout=60, check=False)
+    assert ("rltop_phase" in lines_of(path)[-1]) == says_so
+
+
 def test_threads_share_a_writer_and_a_forked_process_is_not_held_up(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     body = """
