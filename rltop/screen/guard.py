@@ -132,9 +132,9 @@ class TerminalGuard:
         Keys typed from now on stay in the terminal's queue until somebody reads
         them. Does nothing when already entered.
         """
-        if self._is_entered:
-            return
-        with self.signals.put_off():
+        with self._output, self.signals.put_off():
+            if self._is_entered:
+                return
             self._settings = take_keys_quietly(self.input_fd)
             self._is_entered = True
             if self._warden is not None:
@@ -199,7 +199,8 @@ class TerminalGuard:
         return b""
 
     def end(self, code: int) -> NoReturn:
-        """Give the terminal back and quit, from any thread, with nothing else to tidy up."""
+        """Give the terminal back and quit, from any thread, with nothing else to tidy up; no other enters it again."""
+        self._output.acquire(timeout=WRITE_TIMEOUT_S)
         self.restore()
         self._dismiss_warden()
         os._exit(code)

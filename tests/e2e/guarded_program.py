@@ -4,6 +4,7 @@ guarded_program.py hold     waits after the early frame, where Textual would be 
 guarded_program.py take     takes the screen over as soon as Enter was typed, and says what was typed before
 guarded_program.py raise    fails there
 guarded_program.py leave    returns there
+guarded_program.py again    is ended by a thread while another goes on to take the screen
 guarded_program.py hung     has a read that never returns
 guarded_program.py stubborn is asked to leave and does not
 guarded_program.py abort    is ended by a library, with SIGABRT
@@ -51,6 +52,10 @@ def main(what: str) -> int:
             while not guard._typed.endswith(b"\r"):
                 time.sleep(0.01)
             guard.write(b"typed " + guard.hand_over().hex().encode())
+        if what == "again":
+            threading.Thread(target=guard.end, args=(0,)).start()
+            while True:
+                guard.enter()
         if what == "stubborn":
             guard.on_leave(lambda: None)
         guard.write(b"\x1b[?1000h\x1b[?1006h\x1b[?2004h\x1b[?1004h\x1b[>25u\x1b[?2026h")

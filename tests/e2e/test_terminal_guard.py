@@ -49,6 +49,12 @@ def test_leaving_normally(start: Start) -> None:
     terminal.assert_untouched()
 
 
+def test_leaving_while_the_screen_is_being_taken(start: Start) -> None:
+    terminal = start("again")
+    assert terminal.wait() == 0
+    terminal.assert_untouched()
+
+
 def test_an_exception_shows_its_traceback_on_the_main_screen(start: Start) -> None:
     terminal = start("raise")
     assert terminal.wait() == 1
