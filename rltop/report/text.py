@@ -27,7 +27,7 @@ from rltop.report.document import events_since
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set
 from rltop.rows.rows import Row, RowBuilder, text_row, text_rows, wrap
 from rltop.rows.table import Column, Fit, Table, TablePainter
-from rltop.rows.themes import Palette, load_palette, sgr
+from rltop.rows.themes import PLAIN, Palette, load_palette, look_of
 from rltop.rules.diagnosis import next_steps
 from rltop.run.snapshot import Snapshot
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 PALETTE = "terminal"
 """The theme for output without a screen."""
-
-_RESET = "\x1b[0m"
 
 
 def once_text(
@@ -71,17 +69,11 @@ def _plain(row: Row) -> str:
 
 
 def _coloured(row: Row, palette: Palette) -> str:
-    out = []
-    is_styled = False
+    out, look = [], PLAIN
     for text, role in row.line:
-        style = palette.style(role)
-        if style.is_plain or (style.fg == "default" and style.without_colour().is_plain):
-            out.append(f"{_RESET}{text}" if is_styled else text)
-            is_styled = False
-        else:
-            out.append(f"{sgr(style, palette, has_truecolour=False)}{text}")
-            is_styled = True
-    return "".join(out) + (_RESET if is_styled else "")
+        before, look = look, look_of(palette.style(role), palette, has_truecolour=False)
+        out.append(look.after(before) + text)
+    return "".join(out) + PLAIN.after(look)
 
 
 WIDTH = 100

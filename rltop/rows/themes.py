@@ -200,32 +200,70 @@ class _Reader:
         return RoleStyle(**chosen)
 
 
-def sgr(style: RoleStyle, palette: Palette, has_truecolour: bool = True) -> str:
-    """The escape code that switches from any state to `style`.
+class Look(NamedTuple):
+    """What is switched on in a terminal: attribute codes, and the codes of both colours (empty: its own)."""
+
+    attributes: frozenset[str] = frozenset()
+    foreground: str = ""
+    background: str = ""
+
+    def after(self, old: Look) -> str:
+        """The shortest escape code that leads here from another look; empty from this one."""
+        if self == old:
+            return ""
+        gone = old.attributes - self.attributes
+        off = {_OFF.get(each, "") for each in gone}
+        anew = ";".join(["0", *self._changes(PLAIN)])
+        # What ends one of them may end another, too, which then begins again.
+        kept = Look(frozenset([each for each in old.attributes if _OFF.get(each) not in off]), *old[1:])
+        added = ";".join([*sorted(off), *self._changes(kept)])
+        return f"\x1b[{anew if '' in off else min(added, anew, key=len)}m"
+
+    def of_blanks(self, old: Look) -> Look:
+        """The look for blanks behind another one: of them only the ground shows, unless they are underlined or so."""
+        is_seen = not (self.attributes <= _OF_LETTERS and old.attributes <= _OF_LETTERS)
+        return self if is_seen else old._replace(background=self.background)
+
+    def _changes(self, old: Look) -> list[str]:
+        codes = sorted(self.attributes - old.attributes)
+        if self.foreground != old.foreground:
+            codes.append(self.foreground or "39")
+        if self.background != old.background:
+            codes.append(self.background or "49")
+        return codes
+
+
+_OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27"}
+"""What ends an attribute alone; any other is ended with all of them."""
+_OF_LETTERS = frozenset("123")
+PLAIN = Look()
+
+
+def look_of(style: RoleStyle, palette: Palette, has_truecolour: bool = True) -> Look:
+    """A style in a terminal's codes.
 
     Args:
         has_truecolour: 24-bit colours may be sent; otherwise the 256-colour cube.
     """
-    codes = ["0"]
     flags = ((style.bold, "1"), (style.dim, "2"), (style.italic, "3"), (style.underline, "4"), (style.reverse, "7"))
-    codes += [code for is_set, code in flags if is_set]
+    foreground = background = ""
     if palette.has_colour:
-        codes += _colour_codes(style.fg or palette.colours["foreground"], 30, has_truecolour)
-        codes += _colour_codes(style.bg or palette.colours["background"], 40, has_truecolour)
-    return f"\x1b[{';'.join(codes)}m"
+        foreground = _colour_code(style.fg or palette.colours["foreground"], 30, has_truecolour)
+        background = _colour_code(style.bg or palette.colours["background"], 40, has_truecolour)
+    return Look(frozenset([code for is_set, code in flags if is_set]), foreground, background)
 
 
-def _colour_codes(colour: str, base: int, has_truecolour: bool) -> list[str]:
+def _colour_code(colour: str, base: int, has_truecolour: bool) -> str:
     """SGR parameters of a colour; `base` is 30 for the text, 40 for the ground."""
     if colour == "default":
-        return []
+        return ""
     if colour in NAMED_COLOURS:
         index = NAMED_COLOURS.index(colour)
-        return [str(base + index if index < 8 else base + 60 + index - 8)]
+        return str(base + index if index < 8 else base + 60 + index - 8)
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     if has_truecolour:
-        return [str(base + 8), "2", str(red), str(green), str(blue)]
-    return [str(base + 8), "5", str(_cube_index(red, green, blue))]
+        return f"{base + 8};2;{red};{green};{blue}"
+    return f"{base + 8};5;{_cube_index(red, green, blue)}"
 
 
 def _cube_index(red: int, green: int, blue: int) -> int:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rltop.files import Worker
 from rltop.pages.header import body_height
+from rltop.rows.glyphs import cell_width
 from rltop.rows.rows import Piece, Row, clip_middle
 from rltop.rows.selection import Selection, highlighted, target_text
-from rltop.rows.themes import Palette, sgr
+from rltop.rows.themes import PLAIN, Look, Palette, look_of
 from rltop.screen.guard import TerminalGuard
 
 READING_S = 0.1
@@ -116,7 +117,7 @@ class EarlyPicture:
         self._width, self._height = width, height
         self._palette = palette
         self._has_truecolour = _has_truecolour(os.environ if environment is None else environment)
-        self._codes: dict[tuple[str, bool], str] = {}
+        self._looks: dict[tuple[str, bool], Look] = {}
         self._selection = Selection()
         self._selection.update(rows[: body_height(height)])
         # Where the page will say what is selected, if there is room for that.
@@ -125,34 +126,39 @@ class EarlyPicture:
 
     def frame(self) -> bytes:
         """Everything: the ground everywhere, the rows on it; without wrapping, so that no row can scroll the screen."""
-        ground, spot = self._code("text"), self._selection.spot
-        out = ["\x1b[?7l"]
+        out, before, ground = ["\x1b[?7l\x1b[0m"], PLAIN, self._look("text")
         for y in range(self._height):
-            out.append(f"\x1b[{y + 1};1H{ground}{' ' * self._width}\x1b[{y + 1};1H")
-            if y in self._status_line:
-                out.append(self._code("key") + clip_middle(f" {target_text(self._selection.target)}", self._width))
-                continue
-            if y in self._key_line:
-                out.append(self._code("dim") + self._keys)
-            if y >= len(self._rows):
-                continue
-            line = self._rows[y].line
-            if spot is not None and spot.y == y:
-                pieces = highlighted(line, spot.link)
-                out += [self._code(role, is_lit) + text.translate(_CONTROLS) for text, role, is_lit in pieces]
-            else:
-                out += [self._code(role) + text.translate(_CONTROLS) for text, role in line]
-        out.append("\x1b[0m")
+            out.append(f"\x1b[{y + 1};1H")
+            line = self._line(y)
+            left = self._width - sum(cell_width(text) for text, _ in line)
+            for text, look in (*line, (" " * left, ground)):
+                now = look.of_blanks(before) if text.isspace() else look
+                out.append(now.after(before) + text if text else "")
+                before = now if text else before
+        out.append(PLAIN.after(before))
         return "".join(out).encode("utf-8", "replace")
 
-    def _code(self, role: str, is_lit: bool = False) -> str:
-        code = self._codes.get((role, is_lit))
-        if code is None:
+    def _line(self, y: int) -> list[tuple[str, Look]]:
+        if y in self._status_line:
+            return [(clip_middle(f" {target_text(self._selection.target)}", self._width), self._look("key"))]
+        if y in self._key_line:
+            return [(self._keys, self._look("dim"))]
+        if y >= len(self._rows):
+            return []
+        line, spot = self._rows[y].line, self._selection.spot
+        if spot is not None and spot.y == y:
+            lit = highlighted(line, spot.link)
+            return [(text.translate(_CONTROLS), self._look(role, is_lit)) for text, role, is_lit in lit]
+        return [(text.translate(_CONTROLS), self._look(role)) for text, role in line]
+
+    def _look(self, role: str, is_lit: bool = False) -> Look:
+        look = self._looks.get((role, is_lit))
+        if look is None:
             style = self._palette.style(role)
             if is_lit:
                 style = style.under(self._palette.selection)
-            code = self._codes[role, is_lit] = sgr(style, self._palette, self._has_truecolour)
-        return code
+            look = self._looks[role, is_lit] = look_of(style, self._palette, self._has_truecolour)
+        return look
 
 
 def _has_truecolour(environment: Mapping[str, str]) -> bool:

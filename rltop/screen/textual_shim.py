@@ -32,7 +32,7 @@ from textual.widgets import Input
 from textual.worker import WorkerFailed
 
 from rltop.clock import SystemClock
-from rltop.structs import NamedTuple
+from rltop.rows.themes import PLAIN, Look
 
 _MOST_TURNS = 8
 """Turns of the wheel that wait for a page; more are left out: what it has not shown yet is nobody's answer to it."""
@@ -242,23 +242,12 @@ async def _drained(pump: MessagePump) -> None:
             await asyncio.wait_for(done.wait(), _TAKEN_S)
 
 
-class _Style(NamedTuple):
-    """What is switched on: attribute codes, and the codes of the two colours (empty: the terminal's own)."""
-
-    attributes: frozenset[str] = frozenset()
-    foreground: str = ""
-    background: str = ""
-
-
-_PLAIN = _Style()
-
-
 class Pen:
     """Writes segments one after the other and remembers how the last one looked."""
 
     def __init__(self, system: ColorSystem | None) -> None:
         self._system = system
-        self._look = _PLAIN
+        self._look = PLAIN
         self._written: list[str] = []
 
     def move_to(self, x: int, y: int) -> None:
@@ -273,46 +262,31 @@ class Pen:
             return
         if style is not None and style.link:
             # Hyperlinks are rare here, and Rich knows how to open and close them.
-            self._go(_PLAIN)
+            self._go(PLAIN)
             self._written.append(style.render(text, color_system=self._system))
             return
-        self._go(_PLAIN if style is None or self._system is None else _look(style, self._system))
+        look = PLAIN if style is None or self._system is None else _look(style, self._system)
+        self._go(look.of_blanks(self._look) if text.isspace() else look)
         self._written.append(text)
 
-    def _go(self, look: _Style) -> None:
-        old, self._look = self._look, look
-        if look == old:
-            return
-        if look == _PLAIN:
-            self._written.append("\x1b[0m")
-            return
-        anew = ";".join(["0", *_changes(_PLAIN, look)])
-        added = ";".join(_changes(old, look)) if old.attributes <= look.attributes else anew
-        self._written.append(f"\x1b[{min(added, anew, key=len)}m")
+    def _go(self, look: Look) -> None:
+        self._written.append(look.after(self._look))
+        self._look = look
 
     def finish(self) -> str:
-        self._go(_PLAIN)
+        self._go(PLAIN)
         written, self._written = "".join(self._written), []
         return written
 
 
-def _changes(old: _Style, look: _Style) -> list[str]:
-    codes = sorted(look.attributes - old.attributes)
-    if look.foreground != old.foreground:
-        codes.append(look.foreground or "39")
-    if look.background != old.background:
-        codes.append(look.background or "49")
-    return codes
-
-
 @lru_cache(maxsize=1024)
-def _look(style: Style, system: ColorSystem) -> _Style:
+def _look(style: Style, system: ColorSystem) -> Look:
     attributes = style.without_color.render("x", color_system=system)
     codes = attributes[2 : attributes.index("m")].split(";") if attributes.startswith("\x1b[") else []
     foreground = ";".join(style.color.downgrade(system).get_ansi_codes(foreground=True)) if style.color else ""
     background = ";".join(style.bgcolor.downgrade(system).get_ansi_codes(foreground=False)) if style.bgcolor else ""
     default = {"39": "", "49": ""}
-    return _Style(frozenset(codes), default.get(foreground, foreground), default.get(background, background))
+    return Look(frozenset(codes), default.get(foreground, foreground), default.get(background, background))
 
 
 class _CellUpdate(ChopsUpdate):

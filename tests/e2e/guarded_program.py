@@ -51,7 +51,7 @@ def main(what: str) -> int:
         if what == "take":
             while not guard._typed.endswith(b"\r"):
                 time.sleep(0.01)
-            guard.write(b"typed " + guard.hand_over().hex().encode())
+            guard.write(b"\x1b[Htyped " + guard.hand_over().hex().encode())
         if what == "again":
             threading.Thread(target=guard.end, args=(0,)).start()
             while True:

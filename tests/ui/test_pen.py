@@ -28,7 +28,13 @@ SYSTEMS = st.sampled_from([ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT, ColorSy
 def cells(data: str) -> list[object]:
     screen = pyte.Screen(60, 2)
     pyte.Stream(screen).feed(data)
-    return [*[screen.buffer[0][x] for x in range(60)], screen.cursor.attrs]
+    return [*[seen(screen.buffer[0][x]) for x in range(60)], screen.cursor.attrs]
+
+
+def seen(cell: pyte.screens.Char) -> pyte.screens.Char:
+    """A cell without what is not to be seen on a blank."""
+    is_blank = cell.data == " " and not (cell.underscore or cell.reverse)
+    return cell._replace(fg="default", bold=False, italics=False) if is_blank else cell
 
 
 @examples(75)
@@ -58,4 +64,12 @@ def test_what_is_switched_off_is_off() -> None:
     pen = Pen(ColorSystem.TRUECOLOR)
     pen.write(Segment("a", Style(bold=True, color="#c86432")))
     pen.write(Segment("b", Style(color="#c86432")))
-    assert pen.finish() == "\x1b[1;38;2;200;100;50ma\x1b[0;38;2;200;100;50mb\x1b[0m"
+    assert pen.finish() == "\x1b[1;38;2;200;100;50ma\x1b[22mb\x1b[0m"
+
+
+def test_blanks_take_the_ground_alone() -> None:
+    pen = Pen(ColorSystem.TRUECOLOR)
+    pen.write(Segment("a", Style(italic=True, color="#c86432", bgcolor="#0f1318")))
+    pen.write(Segment("  ", Style(color="#6fbf8b", bgcolor="#0f1318")))
+    pen.write(Segment("b", Style(italic=True, color="#c86432", bgcolor="#0f1318")))
+    assert pen.finish() == "\x1b[3;38;2;200;100;50;48;2;15;19;24ma  b\x1b[0m"

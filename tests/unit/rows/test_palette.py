@@ -8,7 +8,7 @@ from tables import each_row
 from rltop import resources
 from rltop.errors import ThemeError
 from rltop.rows.rows import ROLES
-from rltop.rows.themes import RoleStyle, find_palettes, load_palette, read_palette, sgr
+from rltop.rows.themes import PLAIN, RoleStyle, find_palettes, load_palette, look_of, read_palette
 
 SHIPPED = sorted(path.stem for path in resources.folder("themes").glob("*.toml"))
 
@@ -149,14 +149,15 @@ def test_without_colour_no_colour_is_left_and_the_selection_shows(name: str) -> 
     assert all(style == style.without_colour() for style in palette.roles.values())
     assert palette.selection.reverse and not palette.selection.bg
     for role in ROLES:
-        codes = sgr(palette.style(role), palette).removeprefix("\x1b[").removesuffix("m").split(";")
-        assert all(int(code) < 10 for code in codes)
+        codes = look_of(palette.style(role), palette).after(PLAIN).removeprefix("\x1b[").removesuffix("m").split(";")
+        assert all(not code or int(code) < 10 for code in codes)
 
 
 def test_escape_codes_of_a_style() -> None:
     palette = load_palette("terminal", Path("/nowhere"))
-    assert sgr(RoleStyle(fg="red", bg="bright-blue", bold=True), palette) == "\x1b[0;1;31;104m"
-    assert sgr(RoleStyle(fg="#ff8000", underline=True), palette) == "\x1b[0;4;38;2;255;128;0m"
-    assert sgr(RoleStyle(fg="#ff8700", reverse=True), palette, has_truecolour=False) == "\x1b[0;7;38;5;208m"
-    assert sgr(RoleStyle(fg="#303030"), palette, has_truecolour=False) == "\x1b[0;38;5;236m"
-    assert sgr(RoleStyle()._replace(dim=True), palette) == "\x1b[0;2m"
+    assert look_of(RoleStyle(fg="red", bg="bright-blue", bold=True), palette).after(PLAIN) == "\x1b[1;31;104m"
+    assert look_of(RoleStyle(fg="#ff8000", underline=True), palette).after(PLAIN) == "\x1b[4;38;2;255;128;0m"
+    by_cube = look_of(RoleStyle(fg="#ff8700", reverse=True), palette, has_truecolour=False)
+    assert by_cube.after(PLAIN) == "\x1b[7;38;5;208m"
+    assert look_of(RoleStyle(fg="#303030"), palette, has_truecolour=False).after(PLAIN) == "\x1b[38;5;236m"
+    assert look_of(RoleStyle()._replace(dim=True), palette).after(PLAIN) == "\x1b[2m"

@@ -79,7 +79,7 @@ def test_without_colour_no_colour_is_sent() -> None:
     data = EarlyPicture(
         [Row((Piece("x", "crit"),))], 20, 2, PALETTE.without_colour(), {"COLORTERM": "truecolor"}
     ).frame()
-    assert b"38;" not in data and b"48;" not in data and b"\x1b[0;1m" in data
+    assert b"38;" not in data and b"48;" not in data and b"\x1b[1m" in data
 
 
 def test_the_rows_get_the_body_of_the_screen(pipe: Pipe) -> None:
