@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
 
-from rltop.model import Event, EventState, Level
-from rltop.report.text import check_text, once_text
+from rltop.model import Event, EventState, Evidence, Level
+from rltop.report.text import check_text, evidence_words, once_text
 from rltop.rows.glyphs import cell_width
 from rltop.run.snapshot import Snapshot
 
@@ -104,3 +104,10 @@ def test_the_check_tells_the_facts_that_explain_and_no_routine(run: FakeRun) -> 
     assert "checkpoint 130" not in check_text(Snapshot(restarted))
     assert "restarted" not in check_text(Snapshot(restarted), since=122)
     assert "facts" not in check_text(Snapshot(replace(run, events=told[1:])))
+
+
+@pytest.mark.parametrize(("name", "said"), [("grad_norm", "9.55"), ("grad_norm, last 3", "last 3 9.55")])
+def test_the_key_that_stands_before_the_evidence_is_not_in_it_once_more(name: str, said: str) -> None:
+    found = [Evidence(name, 9.55), Evidence("baseline", 0.5)]
+    assert evidence_words(found, "grad_norm") == f"{said}, baseline 0.500"
+    assert evidence_words(found) == f"{name} 9.55, baseline 0.500"
