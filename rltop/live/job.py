@@ -18,7 +18,7 @@ from rltop.files import last_bytes, open_regular
 from rltop.formats.decoder import NO_USUAL_S
 from rltop.live.engines import HANGS, compared
 from rltop.live.judge import Where, judge
-from rltop.live.lines import words_of
+from rltop.live.lines import Act, words_of
 from rltop.live.log import LINE_END, LogReader
 from rltop.live.phases import KEPT, PhaseEvent, Phases, in_order, merged
 from rltop.live.probe import GONE, NO_FACTS, Device, Fact, Facts, InferenceEngine, Job, LogTold, Probe, Process, Silence
@@ -238,6 +238,7 @@ class JobProbe(Probe):
         self._phases, self._reader = Phases(), LogReader()
         self._offset, self._file = 0, (0, 0)
         self._seen_traces, self._next_traces_s = 0, -TRACES_EVERY_S
+        self._ends: list[PhaseEvent] = []
         self._is_begun = False
 
     def ask(self, now_s: float) -> Sequence[Fact]:
@@ -319,7 +320,14 @@ class JobProbe(Probe):
             self._traces.beside(path) if path.is_dir() else [self._traces.of(path), *self._traces.beside(path.parent)]
         )
         events = in_order(*told)
+        ends = [each for each in events if each.act is Act.FINISH]
+        events = [each for each in events if each.act is not Act.FINISH]
         new, self._seen_traces = events[self._seen_traces :], len(events)
+        if ends != self._ends:
+            # What is written behind the line that says so takes it back.
+            self._phases.finished_s = None
+            new += ends or [each._replace(act=Act.PULSE) for each in self._ends]
+            self._ends = ends
         return new
 
 

@@ -144,6 +144,45 @@ def test_phases_of_a_loop_and_rows_of_the_run_are_followed(tmp_path: Path) -> No
     assert [json.loads(line)["step"] for line in path.read_text().splitlines() if "step" in line] == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("has_phases", [True, False])
+def test_a_closed_file_is_of_a_finished_run_until_somebody_goes_on(tmp_path: Path, *, has_phases: bool) -> None:
+    path, now_s = tmp_path / "metrics.jsonl", 1_787_220_000.0
+    probe = JobProbe(lambda: ("", str(path)), "job")
+
+    def run(first: int) -> JsonlWriter:
+        nonlocal now_s
+        log = JsonlWriter(path, lambda: now_s)
+        for step in range(first, first + 4):
+            if has_phases:
+                log.phase("rollout").__enter__().__exit__(None, None, None)
+            now_s += 60.0
+            log.log(step, {"loss": 0.5})
+            probe.rows.extend(rows([(step, now_s)], None))
+            found()
+        return log
+
+    def found(after_s: float = 0.0) -> tuple[str, str | None]:
+        nonlocal now_s
+        now_s += after_s
+        (fact,) = probe.ask(now_s)
+        assert isinstance(fact, LogTold)
+        where = where_now(fact, now_s)
+        return where.state, where.phase_key
+
+    log = run(1)
+    assert found(6.0) == ("running", None)
+    log.close()
+    assert found(1_000.0) == ("finished", None)
+    log = run(5)
+    assert found(6.0) == ("running", None)
+    assert found(2_000.0) == ("stuck", None)
+    log.close()
+    assert found(6.0) == ("finished", None)
+    JsonlWriter(path, lambda: now_s).phase("rollout").__enter__()
+    assert found(6.0) == ("running", "generate")
+    assert found(9_000.0) == ("stuck", "generate")
+
+
 def test_the_log_of_the_next_job_is_followed_where_the_first_is_silent(tmp_path: Path) -> None:
     now_s = 1_787_220_000.0
     probe = JobProbe(lambda: (max(map(str, tmp_path.glob("*.out")), default=""), ""), "job")
