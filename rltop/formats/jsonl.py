@@ -218,7 +218,8 @@ class JsonlDecoder(Decoder):
     def _decode(self, line: bytes, start: int, records: list[Record]) -> None:
         counts = self.counts
         if line.startswith(PHASE):
-            self._over_at = counts.lines if line.startswith(_END) else None
+            is_over = line.startswith(_END) and line.rstrip().endswith(b"}")
+            self._over_at = counts.lines if is_over else None
             return
         if self._open:
             whole = self._closed(line)
