@@ -357,7 +357,7 @@ def test_a_tour_of_every_page(start: Start) -> None:
     terminal.until(lambda: "L returns to live" not in terminal.text)
     for width, height, text in (
         (80, 24, "STRAGGLERS"),
-        (40, 12, "tool_slowdown"),
+        (40, 12, "KL to refere…"),
         (38, 10, "too small"),
         (200, 60, "ms/token"),
     ):
