@@ -16,6 +16,7 @@ from rltop.catalog.row_sets import AS_FOUND
 from rltop.errors import SourceError
 from rltop.formats.decoder import BARE_FAILURES
 from rltop.model import Counts, Event, Label, RunState, Verdict
+from rltop.model.table_rows import log_of
 from rltop.run.past import LIVENESS_RULE, of_stream, standing_at, step_at_same_time, worst_first
 from rltop.run.pipeline import Budget
 from rltop.run.preferences import NO_GOAL, NO_RULES, Goal, OwnRules
@@ -247,30 +248,41 @@ class Run:
         return self._remembered.of("failure", self._now, self._failure)
 
     def _failure(self) -> Label:
+        if self._ended_by is not None:
+            return Label.of(self._ended_by.text)
+        if self._died_job is not None:
+            return Label.of(self._died_job.cause or "")
         said = [each.failure for each in self.streams]
-        own = next((one for one in said if one.raw), said[0])
-        if self.failure_log and self.ending is not None:
-            return Label.of(self.ending.text)
-        if not own.raw and self.whereabouts is not None and (job := self.whereabouts.told()).is_over:
-            return Label.of(job.cause or "")
-        return own
+        return next((one for one in said if one.raw), said[0])
 
     @property
     def failure_log(self) -> str:
         """The console log beside the run that `failure` is from; empty where it is from the run itself."""
-        ending = self.ending
-        if ending is None or ending.rows != self.stream.rows:
-            return ""
+        if self._ended_by is not None:
+            return self._ended_by.path
+        log = "" if self._died_job is None else self._died_job.log
+        return "" if log == log_of(self.path.raw)[0] else log
+
+    @property
+    def _ended_by(self) -> Ending | None:
+        """What the console log beside the run ends with, where no row has come since, and no stream says it better."""
         said = (each.failure.raw for each in self.streams)
-        return "" if any(one and not one.startswith(BARE_FAILURES) for one in said) else ending.path
+        is_told = any(one and not one.startswith(BARE_FAILURES) for one in said)
+        return None if is_told or self.ending is None or self.ending.rows != self.stream.rows else self.ending
+
+    @property
+    def _died_job(self) -> Where | None:
+        """The job by whoever follows it, where it has died and no stream says of what."""
+        job = None if self.whereabouts is None else self.whereabouts.told()
+        return None if job is None or not job.is_over or any(each.failure.raw for each in self.streams) else job
 
     @property
     def _is_dead(self) -> bool:
         """Has nothing come behind `failure` for long enough?"""
         if self.whereabouts is not None and self.whereabouts.told().is_over:
             return True
-        if self.failure_log and self.ending is not None:
-            return self.ending.still_s >= self.main.dead_after_s(self.ending.dies_after_s)
+        if self._ended_by is not None:
+            return self._ended_by.still_s >= self.main.dead_after_s(self._ended_by.dies_after_s)
         return any(each.is_dead for each in self.streams)
 
     @property

@@ -493,8 +493,8 @@ class Session:
         if run.console is None:
             from rltop.run.console_log import ConsoleLog  # noqa: PLC0415 - only for who looks at one
 
-            likely = "" if run.ending is None else run.ending.path
-            run.console = ConsoleLog(run.path.raw, self.builder.options.log, self.notifier.notify, likely=likely)
+            given, likely = self.builder.options.log, run.failure_log
+            run.console = ConsoleLog(run.path.raw, given, self.notifier.notify, likely=likely)
             run.console.start()
 
     def look_where(self, run: Run) -> None:

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from rltop.app.app import RltopApp
 from rltop.clock import FakeClock
 from rltop.pages.log import LogPage
+from rltop.run.console_end import EndReader
 from rltop.run.options import IngestOptions
 
 SIZE = (100, 24)
@@ -146,7 +147,13 @@ async def test_a_file_that_was_named_and_a_copied_line(
         assert screen_of(app).board.selection.target is not None
 
 
-async def test_the_headline_of_a_death_leads_to_the_log_that_tells_of_it(run: Path) -> None:
+@pytest.mark.parametrize("has_looked_at_end", [True, False])
+async def test_the_headline_of_a_death_leads_to_the_log_that_tells_of_it(
+    run: Path, monkeypatch: pytest.MonkeyPatch, *, has_looked_at_end: bool
+) -> None:
+    if not has_looked_at_end:
+        # Whoever follows the job may be sooner.
+        monkeypatch.setattr(EndReader, "ask", lambda self, runs: None)
     (run.parent / "other.log").write_text("starting\n" * 50)
     app = app_over(run)
     async with app.run_test(size=SIZE) as pilot:
