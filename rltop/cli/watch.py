@@ -513,7 +513,9 @@ class Vigil:
         event, words, code = how
         failure = run.failure.display
         if failure and code == EXIT_OK:
-            event, words, code = _broken_off(run)
+            is_done = run.state is RunState.FINISHED
+            said = event, f"finished; error logged after the last step: {failure}", EXIT_DIED
+            event, words, code = said if is_done else _broken_off(run)
         if announcer.worst is Level.CRIT:
             code = EXIT_FIRING
         step = run.stream.last_step
@@ -534,7 +536,8 @@ class Vigil:
         age_s = run.main.age_s
         # What the log beside the rows says of them holds once they have rested for a while.
         settled_s = SETTLED_S if run.main.state is RunState.FINISHED else UNJUDGED_LIVE_S
-        if state is RunState.FINISHED and (age_s is None or age_s >= settled_s):
+        has_looked = run.path.raw == STANDARD_INPUT or self._session.has_looked_for_ending(run)
+        if state is RunState.FINISHED and has_looked and (age_s is None or age_s >= settled_s):
             return "finished", "finished", EXIT_OK
         if state is RunState.ENDED and age_s is None:
             return "finished", "end of input", EXIT_OK

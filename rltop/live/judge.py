@@ -133,10 +133,11 @@ def _judged(phases: Phases, now_s: float) -> Where:
         step_s=usual_s(phases, ""),
         stepped_s=phases.stepped_s,
     )
+    if phases.finished_s is not None:
+        cause = None if failure is None else f"error logged after the last step: {died_of(failure)}"
+        return about._replace(state="finished", since=phases.finished_s, accuracy_s=1.0, cause=cause)
     if failure is not None and now_s - failure.time_s >= dead_after_s(phases, failure):
         return _ended(phases, failure, about)
-    if phases.finished_s is not None:
-        return about._replace(state="finished", since=phases.finished_s, accuracy_s=1.0)
     if phases.step is None and not phases.open and not phases.took_s:
         return about._replace(state="unknown")
     found = _going(phases, now_s, about)
@@ -283,7 +284,8 @@ def sentence(where: Where, now_s: float, rounded: Callable[[float], float] = flo
         word = "died" if where.state == "dead" else where.state
         return f"{word}{ago}{during}: {where.cause or 'nothing tells why'}"
     if where.state in ("finished", "unknown") or where.since is None:
-        return f"{where.state}: {where.cause}" if where.cause else where.state
+        sign = ";" if where.state == "finished" else ":"
+        return f"{where.state}{sign} {where.cause}" if where.cause else where.state
     least = "≥ " if (where.accuracy_s or 0.0) >= 60.0 else ""
     usually = "" if where.usual_s is None else f" (usually {units.duration(where.usual_s)})"
     left = f", {where.outstanding} outstanding" if where.outstanding else ""

@@ -484,10 +484,15 @@ def end_of(snapshot: Snapshot) -> str:
 
 
 def ending_words(snapshot: Snapshot) -> str:
-    """When and of what a run died or was interrupted, as it, or the console log beside it, says."""
-    step, log = snapshot.stream.last_step, snapshot.source.failure_log
-    when = "before the first step" if step is None else f"after step {units.step(step)}"
-    text = f"{snapshot.source.state.value} {when}: {snapshot.source.failure.raw.rstrip('.')}"
+    """When and of what a run died or was interrupted, as it or the log beside it says; else what that logged."""
+    step, log, state = snapshot.stream.last_step, snapshot.source.failure_log, snapshot.source.state
+    if state in BROKEN_OFF:
+        when = (
+            f"{state.value} before the first step" if step is None else f"{state.value} after step {units.step(step)}"
+        )
+    else:
+        when = f"error logged after the {'last' if state is RunState.FINISHED else 'newest'} step"
+    text = f"{when}: {snapshot.source.failure.raw.rstrip('.')}"
     return f"{text} ({PurePath(log).name})" if log else text
 
 

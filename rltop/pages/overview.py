@@ -156,7 +156,8 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
     if snapshot.source.state in (RunState.STUCK, RunState.WAITING) and snapshot.part.state_note:
         return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
     if snapshot.source.failure.raw and snapshot.source.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
-        return Sentence(Label.of(f"error logged after the newest step: {snapshot.source.failure.raw}"), Level.WARN)
+        target = Target(TargetKind.LOG) if snapshot.source.failure_log else None
+        return Sentence(Label.of(ending_words(snapshot)), Level.WARN, target)
     return None
 
 

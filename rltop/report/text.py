@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 PALETTE = "terminal"
 """The theme for output without a screen."""
+_ENDINGS = {RunState.DIED: Level.CRIT, RunState.FINISHED: Level.WARN, RunState.INTERRUPTED: Level.INFO}
+"""How bad an error is that a run ended with."""
 
 
 def once_text(
@@ -95,7 +97,7 @@ def check_text(
         since: leave out events before this step; active alerts are always printed.
     """
     glyphs = glyph_set(is_ascii=is_ascii)
-    rows = [_title(snapshot, width, glyphs), *_died(snapshot, width, glyphs)]
+    rows = [_title(snapshot, width, glyphs), *_ending(snapshot, width, glyphs)]
     streams = build_streams(snapshot)
     if streams is not None:
         rows.append(paint_streams(streams, width, glyphs))
@@ -127,11 +129,10 @@ def check_text(
     return rows_text(rows, use_color=use_color).removesuffix("\n")
 
 
-def _died(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
-    state = snapshot.source.state
-    if state not in BROKEN_OFF:
+def _ending(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
+    level = _ENDINGS.get(snapshot.source.state)
+    if level is None or not snapshot.source.failure.raw:
         return []
-    level = Level.CRIT if state is RunState.DIED else Level.INFO
     text = f"{glyphs.level(level)} {Label.of(ending_words(snapshot)).display}"
     return text_rows(text, width, glyphs, LEVEL_ROLES[level])
 

@@ -60,7 +60,7 @@ In a folder of many runs they must be equal but for rounding."""
 AGAIN_S = 1.0
 STILL_S = 10.0
 """A run that goes on is not looked at before so long without a row."""
-_BUSY = frozenset({RunState.LOADING, RunState.FINISHED, RunState.LOST})
+_BUSY = frozenset({RunState.LOADING, RunState.LOST})
 _CROWD = 64
 """Of more runs it is not asked how those ended that have been silent for days."""
 PENDING_S = 5.0

@@ -42,6 +42,7 @@ _DONE = {**_BY_JOB, "finished": RunState.FINISHED}
 _SAID_BY_JOB = {
     RunState.LIVE: _BY_JOB, RunState.QUIET: _DONE, RunState.WAITING: _DONE,
     **{state: {**_DONE, "running": RunState.QUIET} for state in _SILENT},
+    RunState.DIED: {"finished": RunState.FINISHED}, RunState.INTERRUPTED: {"finished": RunState.FINISHED},
 }  # fmt: skip
 """What the state is, by what it is by the rows and where the job is."""
 _OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
@@ -230,9 +231,10 @@ class Run:
     def _state(self) -> RunState:
         failure = Label.of("") if self._job_goes_on else self.failure
         state = self.main.state_knowing(failure, is_dead=bool(failure.raw) and self._is_dead)
-        if state in _SILENT and self.main.known.pipeline.decoder.is_done:
+        says = self.main.known.pipeline.decoder
+        if state in (*_SILENT, *_OVER) and says.is_done:
             return RunState.FINISHED
-        words = _SAID_BY_JOB.get(state)
+        words = None if state in _OVER and says.is_finished else _SAID_BY_JOB.get(state)
         job = None if words is None else self._job
         return state if job is None or words is None else words.get(job.state, state)
 

@@ -529,7 +529,7 @@ class RunStream:
             return RunState.LOST
         if shown.pipeline.is_finished:
             has_said_so = self.known.pipeline.decoder.is_finished
-            return broken_off(failure) if has_said_so and failure.raw else RunState.FINISHED
+            return broken_off(failure) if has_said_so and self.failure.raw else RunState.FINISHED
         state = self._state_by_age()
         if self.is_emptied and state in (RunState.LIVE, RunState.QUIET):
             return RunState.WAITING

@@ -106,7 +106,7 @@ def seen(run: Run, silent: Silent, logs: Sequence[str], read: Reading, clock: Cl
 def knowing(run: Run, found: Where) -> Where:
     """Where the job of a run is, where the run itself says that it has ended."""
     ended = STATES.get(run.state)
-    if ended is None or found.state not in ("running", "stuck", "ended", "unknown"):
+    if ended in (None, found.state) or found.state in ("dead", "interrupted"):
         return found
     return found._replace(
         state=ended,

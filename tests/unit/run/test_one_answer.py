@@ -326,3 +326,26 @@ def test_silence_after_the_log_has_said_that_it_is_done_is_no_alarm(last: str, s
     session.step(10.0)
     assert run.state is state
     assert any(one.rule == "L4" for one in run.verdicts) == (state is RunState.STUCK)
+
+
+@each_row("ended", ["the last step of a known total", "a closed file", "words in the log"])
+def test_an_error_after_the_end_takes_nothing_back_and_is_said_everywhere(
+    ended: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end_s = time.time() - 400.0
+    total = {"total_steps": 40} if ended.startswith("the last") else {}
+    rows = [{"step": n, "time": end_s - 60.0 * (40 - n), "loss": 0.5, **total} for n in range(1, 41)]
+    mark = {"rltop_phase": "", "step": 40, "end": end_s + 1.0}
+    metrics, log = tmp_path / "metrics.jsonl", tmp_path / "train.log"
+    metrics.write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, *[mark] * ended.endswith("file")]))
+    log.write_text(f"Loading checkpoint shards\n{'Training done!' * ended.startswith('words')}\n{FATAL}")
+    os.utime(metrics, (end_s, end_s))
+    os.utime(log, (end_s + 5.0, end_s + 5.0))
+    said = "error logged after the last step: torch.OutOfMemoryError: CUDA out of memory. Tried 2.00 GiB"
+    for has_job in (True, False):
+        run = followed(metrics, end_s + 400.0, has_job=has_job)
+        assert run.state is RunState.FINISHED
+        assert build_overview(Snapshot(run)).sentence.text.raw == f"{said} (train.log)"
+    for command, code in (("where", 0), ("check", 0), ("watch", 4)):
+        assert main([command, str(metrics)]) == code
+        assert said in capsys.readouterr().out
