@@ -248,9 +248,9 @@ class JobProbe(Probe):
             OSError: the log cannot be read.
         """
         self._look(now_s)
-        sources = [self._of_log(now_s) if self.log else [], self._of_traces(now_s) if self._traced else []]
+        told, traced = self._of_log(now_s) if self.log else [], self._of_traces(now_s) if self._traced else []
         new = [self.rows.popleft() for _ in range(len(self.rows))]
-        sources.append(new if self._is_begun else [*self._fed, *new])
+        sources = told, new if self._is_begun else [*self._fed, *new], traced
         self._fed.extend(new)
         has_saved = self._has_saved(now_s)
         has_line = self._reader.last_line != self._line and now_s - self._told_s >= LINES_EVERY_S

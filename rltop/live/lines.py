@@ -42,6 +42,8 @@ class Act(enum.StrEnum):
     PERIOD = "period"
     """Every so many steps one takes longer: a validation or a checkpoint is part of it."""
     FINISH = "finish"
+    RESUME = "resume"
+    """A loop begins that may have rested since the last one ended."""
     GO_ON = "go on"
     """What looked like its end was none."""
     FAIL = "fail"

@@ -277,7 +277,7 @@ class Phases:
             self._move(event)
             return
         is_before = self.step is None or (event.step or 0) < self.step
-        is_more = self._summed_up and event.process != ROWS
+        is_more, has_ended = self._summed_up and event.process != ROWS, self.finished_s is not None
         if self.finished_s is not None and (is_before or is_more) and self._trained is None:
             self.finished_s = None
         # Rows may come late, as where a tracker writes them at the end.
@@ -286,7 +286,9 @@ class Phases:
             # Steps go on far behind it: it is the number of something else.
             self._passed.add(self.total)
             self.total = self.finished_s = None
-        since_s = self._next_s if self._next_s is not None else self.stepped_s
+        # Between two attempts it may have rested for long.
+        is_attempt = is_before or has_ended
+        since_s = self._next_s if self._next_s is not None else None if is_attempt else self.stepped_s
         took_s = event.took_s if event.took_s is not None else None if since_s is None else event.time_s - since_s
         if took_s:  # lines without any time seem to take none
             self._note(self._kind_of(event.step), took_s)
@@ -329,6 +331,11 @@ class Phases:
     def _finish(self, event: PhaseEvent) -> None:
         self.finished_s, self._summed_up = event.time_s, False
         self.failure = None
+
+    def _rest(self, event: PhaseEvent) -> None:
+        self._move(event)
+        if self.stepped_s is None or self.stepped_s <= event.time_s:
+            self.stepped_s = self._next_s = self.finished_s = None
 
     def _fail(self, event: PhaseEvent) -> None:
         if event.error is None:
@@ -420,6 +427,7 @@ _TAKES = {
     Act.TRAINED: Phases._train,
     Act.PERIOD: Phases._period,
     Act.FINISH: Phases._finish,
+    Act.RESUME: Phases._rest,
     Act.FAIL: Phases._fail,
     Act.GO_ON: Phases._go_on,
 }

@@ -15,7 +15,7 @@ from typing import Any
 from rltop.files import names_in, open_regular
 from rltop.formats.console.failures import ConsoleError
 from rltop.live.lines import Act, key_of
-from rltop.live.phases import ROWS, PhaseEvent
+from rltop.live.phases import ROWS, PhaseEvent, in_order
 from rltop.model import Label
 from rltop.regex import regex
 from rltop.structs import NamedTuple
@@ -100,10 +100,15 @@ def _told(data: bytes, written_s: float) -> list[PhaseEvent]:
     newest_us = max((_number(span.get("ts")) for span in spans if span.get("ph") in ("B", "E")), default=0.0)
     begin_us = 0.0 if newest_us >= _EPOCH_US else newest_us - 1e6 * written_s
     own = [span for span in spans if span.get(OWN_KEY) and not any(isinstance(v, (list, dict)) for v in span.values())]
-    last = spans[-1] if spans and _parsed(data.rstrip().rpartition(b"\n")[2]) == spans[-1] else {}
+    last = spans[-1] if spans and _parsed(data.rstrip().rpartition(b"\n")[2]) == spans[-1] else None
     # Rows behind it tell that somebody goes on.
-    ended = [_event(Act.FINISH, _number(last.get("end")), "", "", None)] if last.get(OWN_KEY) == "" else []
-    return [event for span in spans for event in _events(span, begin_us)] + (_own_events(own) if own else []) + ended
+    marks = [span for span in spans if span.get(OWN_KEY) == ""]
+    again, over = (
+        [_event(act, _number(span.get("end")), "", "", None) for span in marks if (span is last) == (act is Act.FINISH)]
+        for act in (Act.RESUME, Act.FINISH)
+    )
+    told = [event for span in spans for event in _events(span, begin_us)] + (_own_events(own) if own else []) + over
+    return in_order(again, told) if again else told
 
 
 def _own_events(spans: Sequence[dict[str, Any]]) -> list[PhaseEvent]:

@@ -66,7 +66,7 @@ class _Pauses(State):
 class Liveness(State):
     """Gaps between records; before a checkpoint `has_saved`, a silence may be the first one, and is no CRIT."""
 
-    has_saved = is_finished = False
+    has_saved = False
     _gaps: deque[float] = deque(maxlen=_HELD_GAPS)
     _last_time_s: float | None = None
     _last_arrived_s: float | None = None
@@ -92,8 +92,7 @@ class Liveness(State):
         """Are enough gaps known to say what is usual?"""
         return len(self._gaps) >= _MIN_GAPS
 
-    def observe(self, observation: Observation, arrived_s: float | None = None, is_finished: bool = False) -> None:
-        """Take a record in; `is_finished`: the row says that the run is over."""
+    def observe(self, observation: Observation, arrived_s: float | None = None) -> None:
         if (gap := _between(arrived_s, self._last_arrived_s)) is None:
             gap = _between(observation.time_s, self._last_time_s)
         if gap is None or gap <= 0.0:
@@ -110,7 +109,6 @@ class Liveness(State):
         if save > 0.0 and save > SAVE_SHARE * values.get("time_step", 0.0):
             self.has_saved = True
         self._last = observation
-        self.is_finished = is_finished
 
     @property
     def usual_s(self) -> float | None:
@@ -120,7 +118,6 @@ class Liveness(State):
     def restart(self) -> None:
         """A new segment: the gap across the cut does not count."""
         self._last_time_s = self._last_arrived_s = None
-        self.is_finished = False
 
     def silence(self, lag_s: float = 0.0) -> SilenceLimits:
         """The thresholds for the current gap; `lag_s` is what a network file system may hold back.
@@ -147,8 +144,6 @@ class Liveness(State):
 
     def level(self, age_s: float, lag_s: float = 0.0) -> Level:
         """How bad a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT; `lag_s`: what a mount holds back."""
-        if self.is_finished:
-            return Level.OK
         lines = self.silence(lag_s)
         if age_s > lines.crit_s and self.has_saved:
             return Level.CRIT

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import pairwise
@@ -97,6 +97,7 @@ class Silent(NamedTuple):
         timed: steps and times of the newest rows; where none has one, by how long their steps took.
         came_s: when the newest row came, seconds since the epoch, or None.
         total: steps of the run, or None.
+        restarts: first steps of later attempts.
         is_console: its file is a console log, which can be read for its phases too.
     """
 
@@ -110,6 +111,7 @@ class Silent(NamedTuple):
     timed: Sequence[tuple[int, float]] = ()
     came_s: float | None = None
     total: int | None = None
+    restarts: Collection[int] = ()
     is_console: bool = False
 
 
@@ -128,7 +130,8 @@ def silent_run(run: Run, log: str = "") -> Silent:
             back_s -= gap_s
     return Silent(
         run.path.raw, log, stream.rows, stream.last_step, newest_s, slack_s, timed=timed, came_s=came_s,
-        total=stream.total_steps, is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
+        total=stream.total_steps, restarts=stream.restarts,
+        is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
 from rltop.live.job import Asked, JobProbe, Reading, told_by_files, where_now
 from rltop.live.judge import Where
+from rltop.live.lines import Act
 from rltop.live.phases import PhaseEvent, Phases
 from rltop.live.probe import LogTold, Probe, Probes
 from rltop.live.traces import Traces, rows
@@ -41,7 +42,7 @@ def log_of_run(run: Run, sought: Silent | None = None) -> str:
 
 def told_by(run: Run) -> list[Sequence[PhaseEvent]]:
     """What the traces beside a run tell, and the times of its rows, which its own log tells where it is one."""
-    return [*_told_beside(run), told_by_rows(silent_run(run))]
+    return [told_by_rows(silent_run(run)), *_told_beside(run)]
 
 
 def _told_beside(run: Run) -> list[list[PhaseEvent]]:
@@ -59,17 +60,24 @@ def told_by_rows(run: Silent, after: int | None = None) -> list[PhaseEvent]:
     if run.is_console:
         return []
     told = rows([each for each in run.timed if after is None or each[0] > after], run.total)
-    told = _by_this_clock(told, dict(run.timed), run.came_s)
+    told = _by_this_clock(told, run)
+    told = [
+        event
+        for each in told
+        for event in ([each._replace(act=Act.RESUME), each] if each.step in run.restarts else [each])
+    ]
     if run.last_step is not None and run.came_s is not None and (not told or told[-1].step != run.last_step):
         told += rows([(run.last_step, run.came_s)], run.total)
     return told
 
 
-def _by_this_clock(told: list[PhaseEvent], times: Mapping[int, float], newest_s: float | None) -> list[PhaseEvent]:
-    by_s = 0.0 if newest_s is None or not told else newest_s - told[-1].time_s
+def _by_this_clock(told: list[PhaseEvent], run: Silent) -> list[PhaseEvent]:
+    by_s = 0.0 if run.came_s is None or not told else run.came_s - told[-1].time_s
     if 0.0 <= by_s < _OFF_S:
         return told
-    took_s: dict[int | None, float] = {b: times[b] - times[a] for a, b in pairwise(sorted(times))}
+    times = dict(run.timed)
+    steps = [pair for pair in pairwise(sorted(times)) if pair[1] not in run.restarts]
+    took_s: dict[int | None, float] = {b: times[b] - times[a] for a, b in steps}
     return [each._replace(time_s=each.time_s + by_s, took_s=took_s.get(each.step)) for each in told]
 
 
@@ -99,7 +107,7 @@ def seen(run: Run, silent: Silent, logs: Sequence[str], read: Reading, clock: Cl
     """
     path = log_of(run.path.raw)[0]
     log = path if silent.is_console and not silent.log else next(iter(logs), "")
-    told = [*_told_beside(run), told_by_rows(silent)]
+    told = [told_by_rows(silent), *_told_beside(run)]
     return FilesSeen(silent.rows, told_by_files(log, told, path, clock.wall(), read), clock)
 
 

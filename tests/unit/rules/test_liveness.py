@@ -53,12 +53,6 @@ def test_trap_a_checkpoint_of_forty_minutes_is_part_of_what_is_usual() -> None:
     assert liveness.level(8000.0) is Level.CRIT
 
 
-def test_trap_a_run_that_said_it_is_done_is_not_stalled() -> None:
-    liveness, _ = heard(10.0)
-    liveness.observe(observation(51, {"time_step": 10.0}), is_finished=True)
-    assert liveness.verdict(1e6) is None
-
-
 def test_trap_the_lag_of_a_network_file_system_is_allowed_for() -> None:
     liveness, _ = heard(30.0)
     assert liveness.level(95.0) is Level.WARN
@@ -111,14 +105,13 @@ def test_the_gap_across_a_restart_does_not_count() -> None:
     liveness.restart()
     liveness.observe(observation(51, {})._replace(time_s=now_s + 50000.0))
     assert len(liveness.gaps_s) == known
-    assert not liveness.is_finished
 
 
 def test_a_clone_goes_its_own_way_and_limits_can_be_moved() -> None:
     liveness, _ = heard(30.0)
     twin = liveness.clone()
-    twin.observe(observation(51, {"time_step": 1.0}), is_finished=True)
-    assert not liveness.is_finished
+    twin.observe(observation(51, {"time_step": 1.0}))
+    assert len(liveness.gaps_s) < len(twin.gaps_s)
     assert Liveness({"warn_s": 5.0}).thresholds["warn_s"] == 5.0
 
 

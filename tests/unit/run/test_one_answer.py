@@ -23,6 +23,7 @@ from rltop.cli.resolve_paths import load_config
 from rltop.cli.where import read_path, where_of_read
 from rltop.clock import FakeClock, SystemClock
 from rltop.config import load
+from rltop.integrations import JsonlWriter
 from rltop.live.job import Asked, where_of
 from rltop.model import RunState
 from rltop.pages import overview
@@ -349,3 +350,23 @@ def test_an_error_after_the_end_takes_nothing_back_and_is_said_everywhere(
     for command, code in (("where", 0), ("check", 0), ("watch", 4)):
         assert main([command, str(metrics)]) == code
         assert said in capsys.readouterr().out
+
+
+@each_row("is_closed", [True, False])
+def test_a_rest_between_two_attempts_is_no_time_that_a_step_may_take(is_closed: bool, tmp_path: Path) -> None:
+    path, clock = tmp_path / "metrics.jsonl", FakeClock(1_787_190_000.0)
+    for first in (1, 11 if is_closed else 8):
+        log = JsonlWriter(path, clock.wall)
+        for step in range(first, first + 10):
+            clock.advance(60.0)
+            log.log(step, {"loss": 1.0 / (first + step)})
+        if is_closed and first == 1:
+            log.close()
+        ended_s = clock.wall()
+        clock.advance(18_000.0)
+    os.utime(path, (ended_s, ended_s))
+    for silent_s, state in ((200.0, "running"), (400.0, "stuck")):
+        said = read_path(str(path), load({}, {"HOME": str(tmp_path)}))
+        assert where_of_read(said, ended_s + silent_s, Asked()).state == state
+        run = followed(path, ended_s + silent_s)
+        assert (run.state is RunState.STUCK) == (state == "stuck")
