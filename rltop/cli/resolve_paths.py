@@ -21,7 +21,7 @@ from rltop.errors import NoAnswerError, SourceError
 from rltop.files import Worker
 from rltop.model import Label
 from rltop.resources import state_folder
-from rltop.run.discover import Discovery, Look
+from rltop.run.discover import Discovery, FirstLook
 from rltop.run.places import Found
 from rltop.run.preferences import RULES_FILE
 from rltop.settings import LIVE_LISTS, LIVE_TEXTS
@@ -221,14 +221,14 @@ def look_each(paths: Sequence[str], give_up_s: float | None = None) -> list[tupl
     return looked
 
 
-def begin_look(paths: Sequence[str]) -> Look:
+def begin_look(paths: Sequence[str]) -> FirstLook:
     """Begin to find the runs behind `paths`, in a thread: a dead server must not block.
 
     Raises:
         SourceError: standard input is among them.
     """
     _refuse_standard_input(paths)
-    return Look(paths, SystemClock())
+    return FirstLook(paths, SystemClock())
 
 
 def _refuse_standard_input(paths: Sequence[str]) -> None:

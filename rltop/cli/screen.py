@@ -28,7 +28,7 @@ from rltop.screen.environment import is_served, settle_environment
 from rltop.screen.guard import TerminalGuard, open_guard
 
 if TYPE_CHECKING:
-    from rltop.run.discover import Look, Rescanner, Sniffed
+    from rltop.run.discover import FirstLook, Rescanner, Sniffed
     from rltop.sources.tail import LastRows
 
 Build = Callable[[int, int], Sequence[Row]]
@@ -39,7 +39,7 @@ def watch(
     config: Config,
     paths: Sequence[str] = (),
     left_out: Sequence[tuple[str, str]] = (),
-    first: Look | None = None,
+    first: FirstLook | None = None,
     seen: Sniffed | None = None,
 ) -> int:
     clock = SystemClock()

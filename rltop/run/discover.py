@@ -614,7 +614,7 @@ def _words(paths: Sequence[str], discovery: Discovery) -> str:
     return f"{words}; {len(left)} file{'' if len(left) == 1 else 's'} without metrics: {', '.join(told)}{more}"
 
 
-class Look:
+class FirstLook:
     """One look at what paths mean, in a thread that nobody has to wait for.
 
     Attributes:
@@ -686,7 +686,7 @@ class Rescanner:
         clock: Clock,
         on_news: Callable[[], None],
         interval_s: float = INTERVAL_S,
-        first: Look | None = None,
+        first: FirstLook | None = None,
         seen: Sniffed | None = None,
     ) -> None:
         """Starts nothing yet.

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from rltop.clock import FakeClock, SystemClock
-from rltop.run.discover import Look, Rescanner, discover, still_looking
+from rltop.run.discover import FirstLook, Rescanner, discover, still_looking
 from rltop.run.session import Session
 from rltop.run.sniff import sniff
 from rltop.sources.feed import DirectFeed
@@ -230,7 +230,7 @@ def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, m
     for i in range(5):
         rows(tmp_path / f"r{i}" / "metrics.jsonl")
     monkeypatch.setattr("rltop.run.discover.PROGRESS_S", 0.02)
-    look = Look([str(tmp_path)], SystemClock())
+    look = FirstLook([str(tmp_path)], SystemClock())
     assert not look.wait(0.01)
     found = [still_looking([str(tmp_path)], look.so_far)]
     has_news = threading.Event()
@@ -262,7 +262,7 @@ def test_a_look_without_an_answer_is_said_to_have_none(tmp_path, monkeypatch):
     slowly = Slowly(monkeypatch)
     rows(tmp_path / "a" / "metrics.jsonl")
     clock = FakeClock()
-    look = Look([str(tmp_path)], clock)
+    look = FirstLook([str(tmp_path)], clock)
     assert not look.wait(0.05)
     assert look.silent_s == 0.0
     clock.advance(12.0)
@@ -277,7 +277,7 @@ def test_a_look_without_an_answer_is_said_to_have_none(tmp_path, monkeypatch):
 def test_a_slow_look_at_a_file_that_is_not_there_goes_on_until_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr("rltop.run.discover.AWAITED_S", 0.01)
     path = tmp_path / "metrics.jsonl"
-    look = Look([str(path)], SystemClock())
+    look = FirstLook([str(path)], SystemClock())
     has_news = threading.Event()
     found = [still_looking([str(path)], look.so_far)]
     scanner = Rescanner([str(path)], found, SystemClock(), has_news.set, first=look)
