@@ -769,7 +769,7 @@ class Rescanner:
             took_s = self._clock.monotonic() - begun_s
             wait_s = max(self._least_s, min(LONGEST_S, took_s / _SHARE, self._names * _PER_NAME_S))
 
-    def _end_first(self, first: Look) -> bool:
+    def _end_first(self, first: FirstLook) -> bool:
         """Say how far the first look has come until it has ended, and what it has found; True if there may be more."""
         while not first.wait(PROGRESS_S):
             if self._has_ended.is_set():
