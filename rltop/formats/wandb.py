@@ -679,12 +679,16 @@ def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
 
 
 def _error_in(outputs: Iterable[bytes]) -> str:
-    """The newest line of a process's output that tells of a failure; empty where none does."""
-    from rltop.formats.console.failures import read_error  # noqa: PLC0415 - only for a run that failed
+    """The line of a process's output that tells most of how it ended; empty where none tells of a failure."""
+    from rltop.formats.console.failures import error_of, of_one_end  # noqa: PLC0415 - only for a run that failed
 
     pieces = (message(payload)[1].get(_OUTPUT_TEXT, b"") for payload in outputs)
     lines = b"".join(pieces).decode("utf-8", "replace").splitlines()
-    return next((found[0] for line in reversed(lines) if (found := read_error(line))), "")
+    known = None
+    for number, line in enumerate(lines):
+        if (later := error_of(line, number, 0, 0)) is not None:
+            known = of_one_end(known, later)
+    return "" if known is None else known.text.raw
 
 
 SWANLAB_MAGIC = b":SWL\xd6\xe1\x02"

@@ -467,6 +467,7 @@ _TIME = r"(?:(?:\d{4}-)?\d\d-\d\d[ T]|\d\d/\d\d/\d{4} |(?=\d\d:\d\d:\d\d))[\d:.,
 _GLOG = r"[IWEF]\d{4} [\d:.]{8,15}\s{1,8}\d{1,12} [\w./-]{1,64}:\d{1,6}\]\s+"
 _COUNTED = r"(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\||\s+[A-Za-z_]\w{0,63}[=:])"
 _STEPPED = (
+    r"(?:[A-Z]{2,12} )?"  # an algorithm
     r"(?i:(?:train(?:ing)? )?(?:global[ _]?step|step|iteration|iter|update))(?:[ :=]{1,3}|\s{1,16})"
     r"\[?\s{0,8}(?P<step>\d{1,15})"
     r"(?:\s?/\s{0,8}(?P<total>\d{1,15}))?\]?"
@@ -479,8 +480,9 @@ _FIELD = (
 )
 """What loggers put in front of a line: a level, a time, something in brackets, a name and a bar, a percentage."""
 _OBJECT_FRONT = regex(rf"\s*{_FIELD}{{0,6}}(?P<name>[\w.]{{1,64}}: )?(?=\{{)")
+_EVALUATION = r"(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)"
 _LOOP_LINE = regex(
-    rf"(?P<front>\s*{_FIELD}{{0,6}})"
+    rf"(?P<front>\s*{_FIELD}{{0,6}}(?:{_EVALUATION} )?)"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
     r"|(?:(?i:epochs?)[ :=]{1,2}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:-]{1,4})?"
@@ -492,8 +494,8 @@ _EPOCH_LINE = regex(
     r"(?:\s?[|,;:-]\s?|\s)(?P<rest>.*)$",
     re.DOTALL,
 )
-_OF_EVALUATION = regex(r"(?:\A|[\s\[|])(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)(?=\]|:?\s)")
-_OF_THAT_EVALUATION = regex(r"\s?[\[(](?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)[\])]")
+_OF_EVALUATION = regex(rf"(?:\A|[\s\[|]){_EVALUATION}(?=\]|:?\s)")
+_OF_THAT_EVALUATION = regex(rf"\s?[\[(]{_EVALUATION}[\])]")
 """What may say so behind the step."""
 _REMARK = regex(r"\s*(?:[|(\[*#]|<-|\s[\w./]{1,64}\.py:\d{1,6}\s*$)")
 """How something begins that is said behind the pairs of a row, and is no sentence that they are a part of."""

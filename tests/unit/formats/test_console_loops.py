@@ -87,6 +87,7 @@ def test_the_step_may_stand_anywhere_among_pairs(line, expected):
         "2026-05-01 10:00:01.123 | INFO     | __main__:train:42 - step 5 | loss: 0.5 | reward: 0.25",
         "2026-05-01 10:00:01.123 | INFO     | __main__:train:42 | step=5 loss=0.5 reward=0.25",
         "seed1 | step 5 | loss: 0.5 | reward: 0.25",
+        "GRPO step 5/500 | loss: 0.5 | reward: 0.25",
         "[10:00:01] INFO     step 5 | loss: 0.5 | reward: 0.25                    train.py:42",
         "step 5 | loss: 0.5 | reward: 0.25 | saved",
         "step 5: loss=0.5, reward=0.25 (best so far)",
@@ -96,7 +97,7 @@ def test_what_loggers_put_in_front_and_what_is_remarked_behind(line):
     assert rows(f"{line}\n") == {5: {"loss": 0.5, "reward": 0.25}}
 
 
-@each_row("front", ["[eval] ", "eval | ", "2026-01-01 12:00:00,000 - INFO - [val] "])
+@each_row("front", ["[eval] ", "eval | ", "EVAL ", "Validation ", "2026-01-01 12:00:00,000 - INFO - [val] "])
 def test_what_a_line_of_an_evaluation_says_is_not_of_training(front):
     text = f"[train] step 5 | loss: 0.5 | reward: 0.25\n{front}step 5 | loss: 2 | reward: 1\n"
     assert rows(text) == {5: {"loss": 0.5, "reward": 0.25, "eval/loss": 2.0, "eval/reward": 1.0}}

@@ -165,6 +165,13 @@ def test_the_exit_record_is_the_end(code):
     ("written", "failure"),
     [
         (["Traceback (most recent call last):\n", "ValueError: no rows", "\n"], "ValueError: no rows (exit code 1)"),
+        (
+            [
+                "ValueError: no rows\n",
+                "\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",
+            ],
+            "ValueError: no rows (exit code 1)",
+        ),
         (["step 1\n"], "the process ended with exit code 1"),
     ],
 )
