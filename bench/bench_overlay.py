@@ -27,7 +27,7 @@ from rltop.app import plot_pane
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
 from rltop.cli.open_session import direct, runs_of
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.pages.compare import ComparePage
 from rltop.pages.metric import MetricPage
 from rltop.pages.overlay import GridPage
@@ -127,7 +127,7 @@ def main() -> int:
     assert KEY in key_names(KEYS)
     with tempfile.TemporaryDirectory() as folder:
         write_runs(Path(folder), arguments.runs, arguments.steps)
-        clock = SystemClock()
+        clock = Clock()
         session = Session(list(runs_of(folder)), direct(clock), clock, IngestOptions())
         session.drain()
         rows = asyncio.run(table(session, arguments.moves))

@@ -329,7 +329,7 @@ def sqlite(data: bytes) -> None:
     """Every value of every table, in rows that are together no longer than the file; and the runs that are followed."""
     from rltop.errors import DecodeError
     from rltop.formats.tables import runs_in
-    from rltop.sources.file import LocalFileSystem
+    from rltop.sources.file import FileSystem
     from rltop.sources.tables import DatabaseTail
     from rltop.sqlite_file import DatabaseFile, Pages, newest, rows, tables
 
@@ -356,7 +356,7 @@ def sqlite(data: bytes) -> None:
         except DecodeError:
             return
         for run in runs[:2]:
-            tail = DatabaseTail(str(path), run.member, LocalFileSystem())
+            tail = DatabaseTail(str(path), run.member, FileSystem())
             for _ in range(20):
                 tail.poll(MAX_BYTES)
 

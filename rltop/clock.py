@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
 
 
-class Clock(Protocol):
-    """What a layer that needs the time asks for."""
-
-    def now(self) -> float:
-        """Seconds since the epoch, as the clock stood at the start, counted on: ages do not jump when it is set."""
-        ...
-
-    def wall(self) -> float:
-        """Seconds since the epoch as the machine has it now: for stamps, never for differences."""
-        ...
-
-    def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
-        ...
-
-    def worked(self) -> float:
-        """Seconds that this thread has had a processor."""
-        ...
-
-
-class SystemClock:
+class Clock:
     """The machine's own clocks."""
 
     def __init__(self) -> None:
         self._epoch_s = self.wall() - self.monotonic()
 
     def now(self) -> float:
+        """Seconds since the epoch, as the clock stood at the start, counted on: ages do not jump when it is set."""
         return self._epoch_s + self.monotonic()
 
     def wall(self) -> float:
+        """Seconds since the epoch as the machine has it now: for stamps, never for differences."""
         return time.time()  # noqa: TID251
 
     def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
         return time.monotonic()  # noqa: TID251
 
     def worked(self) -> float:
+        """Seconds that this thread has had a processor."""
         return time.thread_time()
 
     def others_worked(self) -> float:
@@ -49,7 +32,7 @@ class SystemClock:
         return time.process_time() - time.thread_time()
 
 
-class FakeClock:
+class FakeClock(Clock):
     """A clock that moves only when it is told to."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
@@ -59,11 +42,7 @@ class FakeClock:
     def now(self) -> float:
         return self._now
 
-    def wall(self) -> float:
-        return self._now
-
-    def monotonic(self) -> float:
-        return self._now
+    wall = monotonic = now
 
     def worked(self) -> float:
         return self._worked

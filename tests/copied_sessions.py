@@ -24,7 +24,7 @@ from rltop.run.places import Found, name_of
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
-from rltop.sources.file import LocalFileSystem
+from rltop.sources.file import FileSystem
 
 _LOCKS = {type(make()).__name__: make for make in (threading.Lock, threading.RLock)}
 _SHARED = (FunctionType, Metric, Dialect, Label, Enum, Event, Verdict, Observation, StepTiming)
@@ -34,7 +34,7 @@ COPIES: list[Session] = []
 """Those that have been given out and are to be closed."""
 
 
-class _Reopened(LocalFileSystem):
+class _Reopened(FileSystem):
     """A file is opened for each look: two copies must not close one handle."""
 
     def may_keep(self, handle: int) -> bool:

@@ -9,7 +9,7 @@ import stat
 import threading
 from dataclasses import dataclass, field
 
-from rltop.sources.file import DirectoryEntry, FileStat
+from rltop.sources.file import DirectoryEntry, FileStat, FileSystem
 
 
 @dataclass(eq=False)
@@ -25,7 +25,7 @@ class Node:
     unseen: list[tuple[int, int]] = field(default_factory=list)
 
 
-class FakeFileSystem:
+class FakeFileSystem(FileSystem):
     """Files, names and handles; every lie is switched on by the test.
 
     Attributes:

@@ -27,7 +27,7 @@ from rltop.app.page_screen import DETAIL_CELLS, PageScreen
 from rltop.app.plot_pane import paint_chart
 from rltop.app.rule_keys import Reread, RuleKeys
 from rltop.app.takeaway import Takeaway
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.errors import ConfigError, ThemeError
 from rltop.model import Label
 from rltop.pages.changes import ChangePage
@@ -141,7 +141,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.options = options or UiOptions()
         self.themes = ThemeChoice(self.options)
         check_keymap(self.options)
-        clock, is_behind = clock or SystemClock(), is_multiplexed(os.environ)
+        clock, is_behind = clock or Clock(), is_multiplexed(os.environ)
         ping = LinkPing(clock, is_on=not is_behind)
         super().__init__(
             driver_class=None if guard is None else driver_for(guard, ping, with_alt(self.options.keymap)),

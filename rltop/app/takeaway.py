@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.app.main_loop import PLAIN_TERMINALS
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.errors import cannot_write
 from rltop.files import Worker, replace_file
 from rltop.model import Label
@@ -144,7 +144,7 @@ def _report(runs: Sequence[Run], page: Page | None, moment: Moment, suffix: str)
         for run in runs
     ]
     command = f"rltop {shlex.join(run.path.raw for run in runs)}, command palette"
-    return rendered(suffix, reports, Made.at(command, SystemClock().wall()))
+    return rendered(suffix, reports, Made.at(command, Clock().wall()))
 
 
 async def _give_to_tmux(text: str) -> None:

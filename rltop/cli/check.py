@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rltop.cli.open_session import each_run, not_read, read_pipe, read_rollouts, read_whole, runs_of
 from rltop.cli.output import complain, complain_of, looks, say, text_width
 from rltop.cli.resolve_paths import load_config
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError, SourceError, worst_code
 from rltop.model import Event, Level, RunState
@@ -203,7 +203,7 @@ def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
     Raises:
         SourceError: nothing could be read.
     """
-    session = read_pipe(pipe, SystemClock(), config.ingest._replace(has_preview=False))
+    session = read_pipe(pipe, Clock(), config.ingest._replace(has_preview=False))
     return _print(session.runs[0], config, arguments)
 
 

@@ -18,7 +18,7 @@ from rltop import __version__, units
 from rltop.cli.output import say
 from rltop.cli.resolve_paths import load_config, sources_of
 from rltop.cli.where import asked_of, read_path, text_of, where_of_read
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.errors import EXIT_OK, RltopError, cannot_write, reason_of
 from rltop.files import first_bytes, last_bytes, names_in, open_regular, replace_file
 from rltop.formats.console.failures import read_error
@@ -167,7 +167,7 @@ def evidence(arguments: Namespace) -> int:
     config = load_config(arguments)
     read = read_path(path, config)
     asked = asked_of(read, sources_of(arguments, config.live), arguments.wait)
-    now_s = SystemClock().wall()
+    now_s = Clock().wall()
     found = where_of_read(read, now_s, asked)
     logs = list(dict.fromkeys([*([found.log] if os.path.isfile(found.log) else []), *logs_beside(path)]))  # noqa: PTH113
     ends = [_end_of(log, redactor, with_text=arguments.with_text) for log in logs]

@@ -22,7 +22,7 @@ from rltop.cli.resolve_paths import (
     stand_somewhere,
     take_standard_input,
 )
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.config import Config
 from rltop.errors import NoMetricsError, RltopError, SourceError, cannot_read
 from rltop.model.table_rows import split_member
@@ -135,7 +135,7 @@ def read_whole(
     Raises:
         SourceError: a path that cannot be read, or that of the completions.
     """
-    found, clock = runs_of(run)[0] if isinstance(run, str) else run, clock or SystemClock()
+    found, clock = runs_of(run)[0] if isinstance(run, str) else run, clock or Clock()
     options = config.ingest._replace(has_preview=False)
     if found.path == STANDARD_INPUT:
         return read_pipe(take_standard_input(), clock, options)
@@ -161,7 +161,7 @@ def drain(session: Session) -> None:
 
     The bar alone goes by the clock: what is read and judged does not.
     """
-    clock = SystemClock()
+    clock = Clock()
     line = ProgressLine.of_terminal()
     if line is None:
         session.drain()

@@ -13,7 +13,7 @@ from rltop import units
 from rltop.cli.open_session import each_run, not_read, read_whole
 from rltop.cli.output import complain_of, say
 from rltop.cli.resolve_paths import load_config, one_run
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError, cannot_write
 from rltop.files import replace_file
@@ -182,7 +182,7 @@ def write_summary(path: str, reports: Sequence[RunReport]) -> None:
 
 def made_now() -> Made:
     """How what is written now was made: the command line, the version, the time."""
-    return Made.at(shlex.join(["rltop", *sys.argv[1:]]), SystemClock().wall())
+    return Made.at(shlex.join(["rltop", *sys.argv[1:]]), Clock().wall())
 
 
 def write(path: str, data: bytes) -> None:

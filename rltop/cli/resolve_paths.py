@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rltop.cli.output import complain, complain_of
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.config import Config, load
 from rltop.errors import NoAnswerError, SourceError
 from rltop.files import Worker
@@ -163,7 +163,7 @@ def answered(path: str, work: Callable[[], Result]) -> Result:
     Raises:
         NoAnswerError: the file system has not answered for long.
     """
-    clock, ended = SystemClock(), threading.Event()
+    clock, ended = Clock(), threading.Event()
     results: list[Result] = []
     errors: list[BaseException] = []
 
@@ -228,7 +228,7 @@ def begin_look(paths: Sequence[str]) -> FirstLook:
         SourceError: standard input is among them.
     """
     _refuse_standard_input(paths)
-    return FirstLook(paths, SystemClock())
+    return FirstLook(paths, Clock())
 
 
 def _refuse_standard_input(paths: Sequence[str]) -> None:

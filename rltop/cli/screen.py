@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltop import units
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.config import Config, files_of
 from rltop.errors import RltopError
 from rltop.files import Worker
@@ -42,7 +42,7 @@ def watch(
     first: FirstLook | None = None,
     seen: Sniffed | None = None,
 ) -> int:
-    clock = SystemClock()
+    clock = Clock()
 
     def newest(width: int, height: int) -> Sequence[Row]:
         from rltop.cli.early import early_rows
@@ -87,7 +87,7 @@ def watch_pipe(pipe: int, config: Config) -> int:
         return PipeFeed(pipe, notifier.notify)
 
     with _terminal(config, lambda _width, _height: ()) as guard:
-        return _run([piped_found()], config, open_feed, SystemClock(), notifier, guard)
+        return _run([piped_found()], config, open_feed, Clock(), notifier, guard)
 
 
 def play(found: Found, config: Config, *, speed: float, warm_start: float) -> int:
@@ -98,7 +98,7 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
     """
     from rltop.sources.replay import ReplayFeed
 
-    clock = SystemClock()
+    clock = Clock()
 
     def open_feed(path: str, last: LastRows | None) -> ReplayFeed:
         del last

@@ -35,7 +35,7 @@ from rltop.cli.resolve_paths import (
     say_left_out,
     take_standard_input,
 )
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoAnswerError
 from rltop.formats.decoder import ENDED_S, GONE_S
 from rltop.live.judge import group_in_words, grouped, sentence
@@ -633,7 +633,7 @@ def watch(arguments: Namespace) -> int:
     config = load_config(arguments)
     ingest = config.ingest._replace(has_preview=False)
     warden = group_warden() if _commands(arguments) else None
-    clock = SystemClock()
+    clock = Clock()
     notifier = Notifier()
     if arguments.paths == [STANDARD_INPUT]:
         pipe = take_standard_input()

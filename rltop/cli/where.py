@@ -22,7 +22,7 @@ from rltop.cli.resolve_paths import (
     one_of_several,
     sources_of,
 )
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoMetricsError, RltopError, cannot_read, worst_code
 from rltop.files import first_bytes
@@ -73,7 +73,7 @@ def where(arguments: Namespace) -> int:
         try:
             read = read_path(path, config)
             asked = asked_of(read, sources, arguments.wait) if arguments.now is None and len(paths) == 1 else Asked()
-            now_s = SystemClock().wall() if arguments.now is None else arguments.now
+            now_s = Clock().wall() if arguments.now is None else arguments.now
             found = where_of_read(read, now_s, asked)
         except RltopError as error:
             if len(paths) == 1:
@@ -131,7 +131,7 @@ def asked_of(read: Read, sources: SourceOptions, wait_s: float) -> Asked:
     Raises:
         RltopError: a source that was named is none.
     """
-    clock, path = SystemClock(), read.path
+    clock, path = Clock(), read.path
     probes = Probes(probes_of(sources, os.environ, lambda: read.log), clock)
     try:
         ends_s = clock.monotonic() + wait_s

@@ -12,7 +12,7 @@ import stat
 import threading
 from collections.abc import Callable, Sequence
 
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.errors import SourceError, reason_of
 from rltop.files import Worker, first_bytes
 from rltop.formats.console.failures import MAY_FAIL, read_error
@@ -21,7 +21,7 @@ from rltop.model import Label
 from rltop.regex import regex
 from rltop.run.places import logs_beside
 from rltop.sources.events import Chunk, Reset, TailOptions, TailState
-from rltop.sources.file import FileSystem, LocalFileSystem, mount_of, read_fully
+from rltop.sources.file import FileSystem, mount_of, read_fully
 from rltop.sources.tail import Tail
 from rltop.structs import NamedTuple
 
@@ -138,7 +138,7 @@ class ConsoleLog:
         likely: str = "",
     ) -> None:
         self._path, self._given, self._on_news = path, given, on_news
-        self._fs, self._clock = fs or LocalFileSystem(), clock or SystemClock()
+        self._fs, self._clock = fs or FileSystem(), clock or Clock()
         self._bell = threading.Condition()
         self._lines: list[LogLine] = []
         self._bytes = 0

@@ -37,7 +37,7 @@ from rltop.run.places import (
     with_distinct_names,
 )
 from rltop.run.sniff import DIED, SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, tracker_of, why_refused
-from rltop.sources.file import LocalFileSystem
+from rltop.sources.file import FileSystem
 from rltop.sources.tail import is_metric_folder
 from rltop.structs import NamedTuple, Struct, field
 
@@ -53,7 +53,7 @@ _NOT_METRICS = frozenset(
     {"rollouts", "completions", "traces", "samples", "generations", "media", ".git", "node_modules", ".venv", ".trash"}
 )
 _TITLED = (WANDB, SWANLAB)
-_FILES = LocalFileSystem()
+_FILES = FileSystem()
 _UNREADABLE = (OSError, DecodeError, RecursionError, MemoryError)
 """What may be wrong with a file that was named; anything else is a fault of rltop, and to be reported."""
 

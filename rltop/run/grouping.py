@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.errors import DecodeError
 from rltop.files import last_bytes, open_regular
 from rltop.formats.decoder import Decoder, DecoderOptions
@@ -29,7 +29,7 @@ from rltop.run.run_stream import last_rows
 from rltop.run.sniff import DIED, SNIFF_BYTES, closed
 from rltop.sources.events import ONE_SHOT, Chunk, Reset
 from rltop.sources.feed import DirectFeed
-from rltop.sources.file import LocalFileSystem
+from rltop.sources.file import FileSystem
 from rltop.sources.tail import folder_at, open_tail
 from rltop.structs import NamedTuple
 
@@ -111,7 +111,7 @@ def _head(found: Found) -> tuple[list[RowSample], int | None]:
             data = file.read(SNIFF_BYTES)
         rows = _rows(decoder.feed(data if len(data) < SNIFF_BYTES else closed(data), 0, 0), decoder)
         return rows, max_steps_of(path)
-    fs, clock = LocalFileSystem(), SystemClock()
+    fs, clock = FileSystem(), Clock()
     source = folder_at(path, fs, clock) or open_tail(path, fs, clock, ONE_SHOT)
     records: list[Record] = []
     for _ in range(_LOOKS):

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.errors import DecodeError
 from rltop.files import Worker, open_regular
 from rltop.run.places import CONSOLE_LOGS, own_file, settings_files
@@ -119,7 +119,7 @@ class SettingsReader:
     def __init__(self, notify: Callable[[], None], clock: Clock | None = None) -> None:
         self.count = 0
         self._notify = notify
-        self._clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._worker = Worker("settings")
         self._seen: dict[str, Sequence[tuple[str, int, int]]] = {}
         self._again_s = 0.0

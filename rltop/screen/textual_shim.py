@@ -31,13 +31,13 @@ from textual.theme import Theme
 from textual.widgets import Input
 from textual.worker import WorkerFailed
 
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.rows.themes import PLAIN, Look
 
 _MOST_TURNS = 8
 """Turns of the wheel that wait for a page; more are left out: what it has not shown yet is nobody's answer to it."""
 
-_CLOCK = SystemClock()
+_CLOCK = Clock()
 
 _MOST_WAITING, _BEHIND_S, _KEPT_KEYS = 64, 1.0, 16
 """Where more keys than a person types ahead have waited for so long, only the last few are taken."""

@@ -13,7 +13,7 @@ import stat
 
 from rltop.clock import Clock
 from rltop.errors import SourceError, cannot_read, reason_of
-from rltop.sources.file import FileFingerprint, FileStat, FileSystem, MountRules, read_fully
+from rltop.sources.file import FileFingerprint, FileStat, FileSystem, read_fully
 from rltop.structs import NamedTuple, Struct
 
 
@@ -176,7 +176,6 @@ class ReaderOptions(NamedTuple):
     stuck_after_s: float = 3.0
     use_watcher: bool = True
     watch_delay_s: float = 1.0
-    mounts: MountRules = MountRules()
     tail: TailOptions = TailOptions()
 
 
@@ -455,34 +454,6 @@ def leading_nuls(data: bytes) -> int:
     return len(data) - len(data.lstrip(b"\0"))
 
 
-UNREAD = frozenset({Outcome.MORE, Outcome.HELD, Outcome.SEARCHING})
-"""A look that ended so has not come to the end of what is there."""
-
-
-DOUBT_NOTE = "file content changed; checking again"
-
-
-class Sight(NamedTuple):
-    """State, remark and size as one look has left them."""
-
-    state: TailState
-    message: str = ""
-    size: int = 0
-
-    @classmethod
-    def of(cls, outcome: Outcome, size: int, note: Sight | None = None) -> Sight:
-        """How a turn of reading ended; a remark about the path counts once all is read."""
-        if outcome in UNREAD:
-            return cls(TailState.READING, "", size)
-        if note is not None:
-            return note._replace(size=size)
-        return cls(TailState.AT_END, "" if outcome is Outcome.END else DOUBT_NOTE, size)
-
-    def as_status(self) -> TailStatus:
-        """The same for a file of which nothing has been read."""
-        return TailStatus(self.state, self.message, self.size)
-
-
 class Refused(Exception):  # noqa: N818 - not an error here: it ends one look
     """The path is not a regular file and can never be followed."""
 
@@ -498,11 +469,11 @@ def is_missing(error: OSError) -> bool:
     return error.errno in (errno.ENOENT, errno.ENOTDIR)
 
 
-def gone(size: int) -> Sight:
-    return Sight(TailState.LOST, "file deleted; waiting for it to come back", size)
+def gone(size: int) -> TailStatus:
+    return TailStatus(TailState.LOST, "file deleted; waiting for it to come back", size)
 
 
-def not_yet(path: str, fs: FileSystem) -> Sight:
+def not_yet(path: str, fs: FileSystem) -> TailStatus:
     """No file at the path so far; the nearest existing folder tells a late file from a typo.
 
     Raises:
@@ -515,9 +486,9 @@ def not_yet(path: str, fs: FileSystem) -> Sight:
     if near == folder:
         target = fs.realpath(path)
         if target != posixpath.join(fs.realpath(folder), posixpath.basename(path)):
-            return Sight(TailState.WAITING, f"broken symlink: it leads to {target}, which does not exist yet")
-        return Sight(TailState.WAITING, f"no such file in {folder} yet")
-    return Sight(TailState.WAITING, f"no such folder: {folder}; the nearest existing one is {near}")
+            return TailStatus(TailState.WAITING, f"broken symlink: it leads to {target}, which does not exist yet")
+        return TailStatus(TailState.WAITING, f"no such file in {folder} yet")
+    return TailStatus(TailState.WAITING, f"no such folder: {folder}; the nearest existing one is {near}")
 
 
 def _is_folder(path: str, fs: FileSystem) -> bool:
@@ -529,8 +500,8 @@ def _is_folder(path: str, fs: FileSystem) -> bool:
         raise
 
 
-def unreachable(error: OSError, size: int) -> Sight:
-    return Sight(TailState.LOST, f"cannot read the file: {reason_of(error)}; retrying", size)
+def unreachable(error: OSError, size: int) -> TailStatus:
+    return TailStatus(TailState.LOST, f"cannot read the file: {reason_of(error)}; retrying", size)
 
 
 class UnheldTail:
@@ -552,7 +523,7 @@ class UnheldTail:
         self._is_closed = True
 
     def _lose(self, error: OSError) -> None:
-        status = unreachable(error, self.status.size).as_status()
+        status = unreachable(error, self.status.size)
         self.status = status._replace(error=cannot_read(self.path, error))
 
 

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.errors import SourceError
 from rltop.files import Worker
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus
-from rltop.sources.file import FileSystem, LocalFileSystem
+from rltop.sources.file import FileSystem
 from rltop.sources.tail import LastRows, Tail, find_tail_start, folder_at, open_tail
 
 
@@ -56,6 +56,8 @@ class Feed:
 class DirectFeed(Feed):
     """Reads when it is asked, in the caller's own time: for one-shot use and tests."""
 
+    is_exhausted = False
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -66,7 +68,7 @@ class DirectFeed(Feed):
         last: LastRows | None = None,
     ) -> None:
         """Looks at the file only if `last` is given."""
-        fs = fs or LocalFileSystem()
+        fs = fs or FileSystem()
         self.start = start
         head = b""
         if last is not None:
@@ -74,14 +76,13 @@ class DirectFeed(Feed):
             with suppress(OSError):
                 self.start, head = find_tail_start(fs, os.fspath(path), last)
         self._head = [Chunk(head, 0, 0, is_head=True)] if head else []
-        self._fs, self._clock, self._is_once = fs, clock or SystemClock(), options.is_once
+        self._fs, self._clock, self._is_once = fs, clock or Clock(), options.is_once
         self._tail = open_tail(os.path.abspath(path), fs, self._clock, options, self.start)  # noqa: PTH100
-        self._is_exhausted = False
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
         if self._head:
             return [self._head.pop()]
-        if self._is_once and self._is_exhausted:
+        if self._is_once and self.is_exhausted:
             return []
         events = self._tail.poll(max_bytes)
         while not events and self._tail.status.state is TailState.READING and self._tail.status.searched:
@@ -89,16 +90,12 @@ class DirectFeed(Feed):
         if self._tail.status.state is TailState.REFUSED and isinstance(self._tail, Tail):
             self._tail = folder_at(self._tail.path, self._fs, self._clock) or self._tail
             events = self._tail.poll(max_bytes)
-        self._is_exhausted = self._tail.status.state is not TailState.READING
+        self.is_exhausted = self._tail.status.state is not TailState.READING
         return events
 
     @property
     def status(self) -> TailStatus:
         return self._tail.status
-
-    @property
-    def is_exhausted(self) -> bool:
-        return self._is_exhausted
 
     def close(self) -> None:
         self._tail.close()

@@ -1,4 +1,4 @@
-"""A small file system interface, the properties of mounts, and the limit of open files.
+"""A small interface to the file system, the properties of mounts, and the limit of open files.
 
 This room accesses files through `FileSystem` only, so that a test can use a faulty one.
 It does not know what is in a file. The number of open files needs no bookkeeping: the
@@ -14,7 +14,6 @@ import stat
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 
 from rltop.files import kind_word
 from rltop.structs import NamedTuple
@@ -74,52 +73,24 @@ class DirectoryEntry(NamedTuple):
     inode: int
 
 
-class FileSystem(Protocol):
-    """What this room asks of a file system; every method may raise OSError."""
+class FileSystem:
+    """The kernel's own file system calls; every method may raise OSError."""
 
     def stat(self, target: str | int) -> FileStat:
         """Describe a path (symlinks followed) or an open handle."""
-        ...
-
-    def open(self, path: str) -> int:
-        """Open for reading; never waits for a writer."""
-        ...
-
-    def read_at(self, handle: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes at `offset`; empty at the end."""
-        ...
-
-    def seek_data(self, handle: int, offset: int) -> int | None:
-        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
-        ...
-
-    def close(self, handle: int) -> None: ...
-
-    def may_keep(self, handle: int) -> bool:
-        """Whether the handle may stay open while nothing is read from it; there may be too few of them."""
-        ...
-
-    def scandir(self, directory: str) -> list[DirectoryEntry]: ...
-
-    def realpath(self, path: str) -> str:
-        """The path with every symlink resolved, as far as it exists."""
-        ...
-
-
-class LocalFileSystem:
-    """The kernel's own file system calls."""
-
-    def stat(self, target: str | int) -> FileStat:
         seen = os.stat(target)  # noqa: PTH116 - a handle is as good as a path here
         return FileStat(seen.st_size, seen.st_ino, seen.st_dev, seen.st_nlink, seen.st_mtime_ns, seen.st_mode)
 
     def open(self, path: str) -> int:
+        """Open for reading; never waits for a writer."""
         return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
 
     def read_at(self, handle: int, size: int, offset: int) -> bytes:
+        """Up to `size` bytes at `offset`; empty at the end."""
         return os.pread(handle, size, offset)
 
     def seek_data(self, handle: int, offset: int) -> int | None:
+        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
         try:
             # It moves the handle's own position, which `read_at` does not use.
             return os.lseek(handle, offset, os.SEEK_DATA)
@@ -131,13 +102,15 @@ class LocalFileSystem:
         os.close(handle)
 
     def may_keep(self, handle: int) -> bool:
-        return not is_scarce(handle)
+        """Whether the handle may stay open while nothing is read from it; there may be too few of them."""
+        return handle < limit() - RESERVE
 
     def scandir(self, directory: str) -> list[DirectoryEntry]:
         with os.scandir(directory) as entries:
             return [DirectoryEntry(entry.name, entry.inode()) for entry in entries]
 
     def realpath(self, path: str) -> str:
+        """The path with every symlink resolved, as far as it exists."""
         return os.path.realpath(path)
 
 
@@ -165,43 +138,13 @@ class Mount(NamedTuple):
     Attributes:
         point: absolute path of the mount point.
         kind: the kernel's name, with the FUSE subtype: "ext4", "nfs4", "fuse.sshfs".
-        is_network: another machine may write here: re-open at each poll, doubt what looks like a truncation.
+        is_network: another machine may write here, of which the kernel tells no event: re-open at each poll, doubt what
+            looks like a truncation.
     """
 
     point: str
     kind: str
     is_network: bool
-    delivers_events: bool
-
-
-UNKNOWN_MOUNT = Mount("/", "unknown", is_network=True, delivers_events=False)
-"""What is assumed where the mounts cannot be listed: the careful way."""
-
-
-class MountRules(NamedTuple):
-    """Corrections to what the mount table says.
-
-    Attributes:
-        event_kinds: kinds of file systems that are local and deliver events.
-        local: absolute paths below which files are followed as local, whatever the kind.
-        network: absolute paths below which files are followed as on a network; wins over `local`.
-    """
-
-    event_kinds: frozenset[str] = EVENT_KINDS
-    local: tuple[str, ...] = ()
-    network: tuple[str, ...] = ()
-
-    def judge(self, path: str, point: str, kind: str) -> Mount:
-        """Decide for `path`, which lies on the mount `point` of the given kind."""
-        is_local = kind in self.event_kinds
-        if any(_is_below(path, folder) for folder in self.network):
-            is_local = False
-        elif any(_is_below(path, folder) for folder in self.local):
-            is_local = True
-        return Mount(point, kind, is_network=not is_local, delivers_events=is_local)
-
-
-DEFAULT_RULES = MountRules()
 
 
 def read_mountinfo() -> str:
@@ -212,7 +155,7 @@ def read_mountinfo() -> str:
         return ""
 
 
-def mount_of(path: str, mountinfo: str | None = None, rules: MountRules = DEFAULT_RULES) -> Mount:
+def mount_of(path: str, mountinfo: str | None = None) -> Mount:
     """Find the mount that `path` lies on: the longest mount point above it.
 
     Touches nothing but the mount table, so it answers even where the file system
@@ -223,11 +166,11 @@ def mount_of(path: str, mountinfo: str | None = None, rules: MountRules = DEFAUL
         Without a usable table an unknown mount that is treated as network.
     """
     text = read_mountinfo() if mountinfo is None else mountinfo
-    best = None
+    best = ("/", "unknown")
     for point, kind in parse_mountinfo(text):
-        if _is_below(path, point) and (best is None or len(point) >= len(best[0])):
+        if _is_below(path, point) and len(point) >= len(best[0]):
             best = (point, kind)
-    return rules.judge(path, *(best or (UNKNOWN_MOUNT.point, UNKNOWN_MOUNT.kind)))
+    return Mount(*best, is_network=best[1] not in EVENT_KINDS)
 
 
 @lru_cache(maxsize=2)
@@ -354,8 +297,3 @@ def raise_limit() -> None:
     except (OSError, ValueError):
         # A sandbox may forbid it: files that rest are closed then.
         return
-
-
-def is_scarce(handle: int) -> bool:
-    """Is this one of the last that can be had, so that it must not stay open while nothing is read from it?"""
-    return handle >= limit() - RESERVE

@@ -14,9 +14,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.files import Worker
 from rltop.sources.events import (
     Chunk,
@@ -29,7 +28,7 @@ from rltop.sources.events import (
     unreachable,
 )
 from rltop.sources.feed import EventQueue, Feed
-from rltop.sources.file import FileSystem, LocalFileSystem, Mount, mount_of, read_mountinfo
+from rltop.sources.file import FileSystem, Mount, mount_of, read_mountinfo
 from rltop.sources.tail import AnyTail, LastRows, Tail, find_tail_start, folder_at, open_tail
 from rltop.sources.watch import Watcher
 
@@ -301,7 +300,7 @@ class MountThread:
                 start, head = find_tail_start(self._fs, follow.path, follow.last)
             except OSError as error:
                 if not is_missing(error):
-                    follow.status = unreachable(error, 0).as_status()
+                    follow.status = unreachable(error, 0)
                     follow.has_looked = True
                     self._schedule(follow, has_news=False)
                     return False
@@ -420,8 +419,8 @@ class Reader:
                 status has changed; must not block, for example `loop.call_soon_threadsafe`.
         """
         self._options = options
-        self._fs = fs or LocalFileSystem()
-        self._clock = clock or SystemClock()
+        self._fs = fs or FileSystem()
+        self._clock = clock or Clock()
         self._on_data = on_data
         self._mountinfo = mountinfo
         self._watcher = Watcher() if options.use_watcher else None
@@ -454,7 +453,7 @@ class Reader:
             self._watcher.close()
 
     def mount_of(self, path: str) -> Mount:
-        return mount_of(path, self._mountinfo(), self._options.mounts)
+        return mount_of(path, self._mountinfo())
 
     def _begin(self, follow: Follow) -> None:
         follow.asked_at = self._clock.monotonic()
@@ -490,7 +489,7 @@ class Reader:
                     mount_of=self.mount_of,
                     hand_over=self.hand_over,
                     on_data=self._on_data,
-                    watcher=self._watcher if mount.delivers_events else None,
+                    watcher=None if mount.is_network else self._watcher,
                     watch_from=self._watch_from,
                 )
                 self._threads[key] = thread
@@ -501,10 +500,9 @@ class Reader:
 
 HANGS_S = 0.1
 """After so long on one file another thread takes the rest."""
-T = TypeVar("T")
 
 
-class LinkResolver(Generic[T]):
+class LinkResolver:
     """Resolves the links of files, before it is known on which mount they lie.
 
     Links may lead anywhere, so resolving them may hang like any read. One thread does it
@@ -515,14 +513,14 @@ class LinkResolver(Generic[T]):
         begin: resolves the links of a file and hands it over.
     """
 
-    def __init__(self, begin: Callable[[T], None]) -> None:
+    def __init__(self, begin: Callable[[Follow], None]) -> None:
         self._begin = begin
-        self._left: deque[T] = deque()
+        self._left: deque[Follow] = deque()
         self._done = 0
         self._lock = threading.Lock()
         self._is_watched = False
 
-    def add(self, follow: T) -> bool:
+    def add(self, follow: Follow) -> bool:
         """Begin with a file as soon as can be; False where there is no thread to be had."""
         with self._lock:
             self._left.append(follow)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.errors import SourceError
 from rltop.regex import regex
 from rltop.sources.events import ONE_SHOT, Chunk, Refused, Reset, TailState, TailStatus
 from rltop.sources.feed import Feed
-from rltop.sources.file import FileSystem, LocalFileSystem, read_fully
+from rltop.sources.file import FileSystem, read_fully
 from rltop.sources.tail import Tail
 
 READ_BYTES = 256 * 1024
@@ -76,6 +76,8 @@ class ReplayFeed(Feed):
     the first `take`. Lines whose gap is 0 come together with the one before.
     """
 
+    is_exhausted = False
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -96,8 +98,8 @@ class ReplayFeed(Feed):
         """
         if not speed > 0:
             raise ValueError(f"speed must be greater than 0, not {speed}")
-        fs = fs or LocalFileSystem()
-        self._clock = clock or SystemClock()
+        fs = fs or FileSystem()
+        self._clock = clock or Clock()
         self._speed = speed
         self._size, sample = _glance(fs, os.fspath(path))
         self._pacing = _Pacing(sample)
@@ -106,7 +108,6 @@ class ReplayFeed(Feed):
         self._lines = self._read_lines()
         self._next: Chunk | Reset | None = None
         self._due_at: float | None = None
-        self._is_exhausted = False
         self._offset = 0
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
@@ -142,21 +143,17 @@ class ReplayFeed(Feed):
     @property
     def status(self) -> TailStatus:
         """As of a file that has only the lines whose turn has come."""
-        is_waiting = self._due_at is not None and (self._is_exhausted or self._due_at > self._clock.monotonic())
+        is_waiting = self._due_at is not None and (self.is_exhausted or self._due_at > self._clock.monotonic())
         state, size = (TailState.AT_END, self._offset) if is_waiting else (TailState.READING, self._size)
         return TailStatus(state, "", size, self._offset, self._tail.status.nul_bytes)
 
     @property
-    def is_exhausted(self) -> bool:
-        return self._is_exhausted
-
-    @property
     def is_over(self) -> bool:
-        return self._is_exhausted
+        return self.is_exhausted
 
     @property
     def wait_s(self) -> float | None:
-        if self._is_exhausted:
+        if self.is_exhausted:
             return None
         if self._due_at is None:
             return 0.0
@@ -165,12 +162,12 @@ class ReplayFeed(Feed):
     def close(self) -> None:
         self._tail.close()
         self._next = None
-        self._is_exhausted = True
+        self.is_exhausted = True
 
     def _advance(self) -> None:
         self._next = next(self._lines, None)
         if self._next is None:
-            self._is_exhausted = True
+            self.is_exhausted = True
         elif isinstance(self._next, Chunk) and self._due_at is not None:
             gap_s = self._pacing.gap_s(self._next.data)
             if self._next.offset >= self._warm_bytes:

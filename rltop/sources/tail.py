@@ -17,19 +17,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from rltop.clock import Clock, SystemClock
+from rltop.clock import Clock
 from rltop.errors import cannot_read, reason_of
 from rltop.model.table_rows import DESCRIPTION, METRICS_FOLDER, log_of, split_member
 from rltop.sources.events import (
     READ_BYTES,
-    UNREAD,
     Chunk,
     Cursor,
     Outcome,
     Refused,
     Reset,
     ResetReason,
-    Sight,
     Stillness,
     TailOptions,
     TailState,
@@ -41,7 +39,7 @@ from rltop.sources.events import (
     not_yet,
     unreachable,
 )
-from rltop.sources.file import ANCHOR_BYTES, HEAD_BYTES, FileStat, FileSystem, LocalFileSystem, read_fully
+from rltop.sources.file import ANCHOR_BYTES, HEAD_BYTES, FileStat, FileSystem, read_fully
 from rltop.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
@@ -79,14 +77,12 @@ class LastRows(NamedTuple):
     head_bytes: int = 0
 
 
-def find_tail_start(fs: FileSystem, path: str, last: LastRows, max_bytes: int = MAX_BYTES) -> tuple[int, bytes]:
+def find_tail_start(fs: FileSystem, path: str, last: LastRows) -> tuple[int, bytes]:
     """Find where the last rows of a file begin, and read the head that is wanted with them.
 
     Reads backwards in blocks, so the cost does not depend on the length of the
-    file. An unfinished last row comes on top of the others.
-
-    Args:
-        max_bytes: past this distance from the end the earliest line start seen so far is taken.
+    file. An unfinished last row comes on top of the others. Past `MAX_BYTES` from the end the earliest line start
+    seen so far is taken.
 
     Returns:
         Byte offset of the beginning of a row: 0 if the file has no more rows, its end if none begins in its last
@@ -99,7 +95,7 @@ def find_tail_start(fs: FileSystem, path: str, last: LastRows, max_bytes: int = 
     try:
         end = fs.stat(handle).size
         if last.row_starts is None:
-            start = _line_start(fs, handle, end, last.rows, max_bytes)
+            start = _line_start(fs, handle, end, last.rows)
         else:
             start = _row_start(fs, handle, end, last.rows, last.row_starts)
         return start, read_fully(fs, handle, min(start, last.head_bytes), 0)
@@ -107,7 +103,7 @@ def find_tail_start(fs: FileSystem, path: str, last: LastRows, max_bytes: int = 
         fs.close(handle)
 
 
-def _line_start(fs: FileSystem, handle: int, end: int, lines: int, max_bytes: int) -> int:
+def _line_start(fs: FileSystem, handle: int, end: int, lines: int) -> int:
     missing = lines + 1
     earliest = None
     upper, block = end, FIRST_BLOCK
@@ -119,7 +115,7 @@ def _line_start(fs: FileSystem, handle: int, end: int, lines: int, max_bytes: in
             return lower + _nth_from_end(data, missing) + 1
         if found and (first := lower + data.index(b"\n") + 1) < end:
             earliest = first
-        if earliest is not None and end - lower >= max_bytes:
+        if earliest is not None and end - lower >= MAX_BYTES:
             return earliest
         nuls = leading_nuls(data)
         if HOLE_BYTES <= nuls < len(data):
@@ -173,6 +169,10 @@ def _nth_from_end(data: bytes, count: int) -> int:
 # a new open sees it at once (close-to-open consistency), and a handle on a deleted file leaves a `.nfs…` file behind.
 # Changes must be seen more than once there: sizes lag, inodes migrate, names are cached.
 
+UNREAD = frozenset({Outcome.MORE, Outcome.HELD, Outcome.SEARCHING})
+"""A look that ended so has not come to the end of what is there."""
+
+DOUBT_NOTE = "file content changed; checking again"
 STALE_NAME_NOTE = "the directory lists a newer file, but this machine still sees the old one (stale cache)"
 RENAMED_NOTE = "file renamed; switching to the new one once writes to the old one stop"
 EMPTIED_NOTE = "file truncated to zero bytes; waiting for rows"
@@ -218,11 +218,11 @@ class Tail:
         options: TailOptions = DEFAULT_OPTIONS,
         start: int = 0,
     ) -> None:
-        self._path = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
-        self._fs = fs or LocalFileSystem()
-        self._clock = clock or SystemClock()
+        self.path = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
+        self._fs = fs or FileSystem()
+        self._clock = clock or Clock()
         self._options = options
-        self._cursor = Cursor(self._fs, self._clock, options, start, Path(self._path).name)
+        self._cursor = Cursor(self._fs, self._clock, options, start, Path(self.path).name)
         self._holds = not options.is_network
         self._current: _Life | None = None
         self._successors: deque[_Life] = deque()
@@ -237,15 +237,7 @@ class Tail:
         self._failures = 0
         self._retry_at = 0.0
         self._is_closed = False
-        self._status = TailStatus(TailState.WAITING, "not looked at yet", offset=start)
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def status(self) -> TailStatus:
-        return self._status
+        self.status = TailStatus(TailState.WAITING, "not looked at yet", offset=start)
 
     def poll(self, max_bytes: int = READ_BYTES) -> list[Chunk | Reset]:
         """Look once and read at most `max_bytes`.
@@ -256,7 +248,6 @@ class Tail:
         if self._is_closed or self._clock.monotonic() < self._retry_at:
             return []
         self._cursor.begin_poll(max_bytes)
-        refusal = None
         try:
             sight = self._look_and_read()
             self._failures = 0
@@ -265,10 +256,9 @@ class Tail:
             if current is not None and current.handle is not None and not self._successors:
                 self._holds = self._holds and self._fs.may_keep(current.handle)
         except Refused as refused:
-            refusal = refused.error
-            sight = Sight(TailState.REFUSED, refusal.message)
+            sight = TailStatus(TailState.REFUSED, refused.error.message, error=refused.error)
         except OSError as error:
-            sight, refusal = self._fail(error), cannot_read(self._path, error)
+            sight = self._fail(error)._replace(error=cannot_read(self.path, error))
         if not self._holds:
             self._let_go()
         cursor = self._cursor
@@ -276,13 +266,10 @@ class Tail:
             sight.state is TailState.AT_END and cursor.generation > 0 and cursor.is_untouched and not sight.size
         )
         has_more = sight.state is TailState.READING or self._options.is_once
-        self._status = TailStatus(
-            sight.state,
-            EMPTIED_NOTE if is_emptied else sight.message,
-            sight.size,
-            cursor.offset,
-            cursor.nul_bytes,
-            refusal,
+        self.status = sight._replace(
+            message=EMPTIED_NOTE if is_emptied else sight.message,
+            offset=cursor.offset,
+            nul_bytes=cursor.nul_bytes,
             searched=cursor.searched,
             unread=max(0, sight.size - cursor.offset) if has_more else 0,
             is_emptied=is_emptied,
@@ -321,16 +308,16 @@ class Tail:
             with suppress(OSError):
                 self._fs.close(handle)
 
-    def _fail(self, error: OSError) -> Sight:
+    def _fail(self, error: OSError) -> TailStatus:
         if error.errno in _OUT_OF_HANDLES:
             self._holds = False
         self._drop()
         wait_s = min(self._options.retry_max_s, FIRST_RETRY_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
         self._retry_at = self._clock.monotonic() + wait_s
-        return unreachable(error, self._status.size)
+        return unreachable(error, self.status.size)
 
-    def _look_and_read(self) -> Sight:
+    def _look_and_read(self) -> TailStatus:
         """Look at the path once and read on.
 
         Raises:
@@ -344,28 +331,32 @@ class Tail:
         if self._current is None and self._successors:
             self._advance()
         if self._current is None or (self._current.handle is None and not self._successors):
-            return gone(self._size) if self._was_seen else not_yet(self._path, self._fs)
+            return gone(self._size) if self._was_seen else not_yet(self.path, self._fs)
         outcome = self._follow(self._current)
         while self._successors and self._is_drained(self._current, outcome):
             self._advance()
             outcome = self._follow(self._current)
         if self._successors and outcome is Outcome.END and self._has_data(self._successors):
-            return Sight(TailState.READING, RENAMED_NOTE, self._size)
-        return Sight.of(outcome, self._size, note)
+            return TailStatus(TailState.READING, RENAMED_NOTE, self._size)
+        if outcome in UNREAD:
+            return TailStatus(TailState.READING, "", self._size)
+        if note is not None:
+            return note._replace(size=self._size)
+        return TailStatus(TailState.AT_END, "" if outcome is Outcome.END else DOUBT_NOTE, self._size)
 
-    def _look(self) -> Sight | None:
+    def _look(self) -> TailStatus | None:
         """See which file stands at the path and open it; a remark if there is none or it cannot be told."""
         newest = self._successors[-1] if self._successors else self._current
         is_held = newest is not None and newest.handle is not None
         try:
             # Opening a pipe would wake up its writer, so the first look is from outside.
             if newest is None or is_held:
-                seen = self._fs.stat(self._path)
+                seen = self._fs.stat(self.path)
                 self._require_regular(seen)
                 if newest is not None and newest.identity == seen.identity:
                     newest.seen = seen if newest is self._current else None
                     return None
-            handle = self._fs.open(self._path)
+            handle = self._fs.open(self.path)
         except OSError as error:
             if is_missing(error):
                 return gone(self._size) if is_held else None
@@ -376,15 +367,15 @@ class Tail:
 
     def _require_regular(self, seen: FileStat) -> None:
         if not seen.is_regular:
-            raise Refused(self._path, seen)
+            raise Refused(self.path, seen)
 
-    def _admit(self, handle: int, newest: _Life | None) -> Sight | None:
+    def _admit(self, handle: int, newest: _Life | None) -> TailStatus | None:
         """Take the file that stands at the path now for the newest one, or for its successor."""
         try:
             seen = self._fs.stat(handle)
             self._require_regular(seen)
             is_same = newest is not None and newest.identity == seen.identity
-            real_path = "" if is_same else self._fs.realpath(self._path)
+            real_path = "" if is_same else self._fs.realpath(self.path)
         except (OSError, Refused):
             self._close(handle)
             raise
@@ -406,7 +397,7 @@ class Tail:
             self._advance()
         return None
 
-    def _stale_name(self, inode: int) -> Sight | None:
+    def _stale_name(self, inode: int) -> TailStatus | None:
         """On a network, ask the directory itself now and then which file the name stands for.
 
         An open at each poll can keep an out-of-date name alive for as long as it
@@ -419,12 +410,12 @@ class Tail:
             self._listed_inode = None
             # A folder that may be entered but not listed is no reason to stop reading the file.
             with suppress(OSError):
-                folder, name = posixpath.split(self._fs.realpath(self._path))
+                folder, name = posixpath.split(self._fs.realpath(self.path))
                 listed = [entry.inode for entry in self._fs.scandir(folder) if entry.name == name]
                 self._listed_inode = listed[0] if listed else None
         if self._listed_inode in (None, inode):
             return None
-        return Sight(TailState.AT_END, STALE_NAME_NOTE)
+        return TailStatus(TailState.AT_END, STALE_NAME_NOTE)
 
     def _has_name(self, handle: int) -> bool:
         return self._fs.stat(handle).nlink > 0

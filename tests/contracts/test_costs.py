@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rltop.sources.events import TailOptions
-from rltop.sources.file import DirectoryEntry, FileStat, LocalFileSystem
+from rltop.sources.file import DirectoryEntry, FileStat, FileSystem
 from rltop.sources.tail import Tail
 
 QUIET_POLL_CALLS = 2
@@ -15,7 +15,7 @@ QUIET_NETWORK_POLL_CALLS = 4
 """Calls of the file system for one look at a file to which nothing has happened."""
 
 
-class CountingFileSystem(LocalFileSystem):
+class CountingFileSystem(FileSystem):
     """The local file system, with every call that reaches the kernel counted."""
 
     def __init__(self) -> None:

@@ -118,9 +118,9 @@ FIRST_FRAME = """
     import rltop.cli.plain, rltop.cli.screen, rltop.cli.show
     from rltop.cli.early import early_rows
     from rltop.cli.resolve_paths import look
-    from rltop.clock import SystemClock
+    from rltop.clock import Clock
     from rltop.config import Config
-    assert early_rows(look(sys.argv[1:]).found[0], Config(), SystemClock(), 120, 38)
+    assert early_rows(look(sys.argv[1:]).found[0], Config(), Clock(), 120, 38)
 """
 """What happens between the command and the first frame."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rltop.sources.events import Chunk, ReaderOptions, TailState
-from rltop.sources.file import FileStat, LocalFileSystem, MountRules, mount_of
+from rltop.sources.file import FileStat, FileSystem, mount_of, read_mountinfo
 from rltop.sources.reader import Reader, ThreadedFeed
 
 POLL_S = 5.0
@@ -26,9 +26,9 @@ HARD_S = 2.0
 def follow() -> Iterator[Callable[..., tuple[ThreadedFeed, threading.Event]]]:
     readers: list[Reader] = []
 
-    def follow(path: Path, options: ReaderOptions) -> tuple[ThreadedFeed, threading.Event]:
+    def follow(path: Path, options: ReaderOptions, mounts: str = "") -> tuple[ThreadedFeed, threading.Event]:
         bell = threading.Event()
-        readers.append(Reader(options, on_data=bell.set))
+        readers.append(Reader(options, on_data=bell.set, mountinfo=lambda: mounts or read_mountinfo()))
         return readers[-1].follow(path), bell
 
     yield follow
@@ -58,7 +58,7 @@ def test_the_kernel_shortens_a_long_poll_interval(
     follow: Callable[..., tuple[ThreadedFeed, threading.Event]],
     record_property: Callable[[str, object], None],
 ) -> None:
-    if not mount_of(os.path.realpath(tmp_path)).delivers_events:
+    if mount_of(os.path.realpath(tmp_path)).is_network:
         pytest.skip("the temporary folder lies on a file system that does not deliver events")
     path = tmp_path / "metrics.jsonl"
     append(path, b"first\n")
@@ -81,7 +81,7 @@ def test_the_kernel_shortens_a_long_poll_interval(
 def test_the_kernel_reports_a_replaced_file_too(
     tmp_path: Path, follow: Callable[..., tuple[ThreadedFeed, threading.Event]]
 ) -> None:
-    if not mount_of(os.path.realpath(tmp_path)).delivers_events:
+    if mount_of(os.path.realpath(tmp_path)).is_network:
         pytest.skip("the temporary folder lies on a file system that does not deliver events")
     path = tmp_path / "metrics.jsonl"
     append(path, b"first\n")
@@ -106,9 +106,8 @@ def test_polling_alone_delivers(
         network_poll_max_s=0.2,
         use_watcher=is_network,
         watch_delay_s=0.0,
-        mounts=MountRules(network=(os.path.realpath(tmp_path),)) if is_network else MountRules(),
     )
-    feed, bell = follow(path, options)
+    feed, bell = follow(path, options, "36 35 98:0 / / rw - nfs4 server:/ rw" if is_network else "")
     seconds_until(feed, bell, b"first", HARD_S)
     append(path, b"second\n")
     seconds_until(feed, bell, b"second", HARD_S)
@@ -139,7 +138,7 @@ def test_a_file_written_by_another_process_arrives_whole(
     assert data == b"".join(b"%06d\n" % number for number in range(200))
 
 
-class BlockingFileSystem(LocalFileSystem):
+class BlockingFileSystem(FileSystem):
     """Reads below one folder never come back."""
 
     def __init__(self, folder: str) -> None:
@@ -190,10 +189,10 @@ def test_a_reader_blocked_for_good_holds_up_nothing_else(tmp_path: Path) -> None
 def test_a_blocked_reader_does_not_keep_the_program_alive(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import os, sys, time
-        from rltop.sources.file import LocalFileSystem
+        from rltop.sources.file import FileSystem
         from rltop.sources.reader import Reader, ReaderOptions
 
-        class Pipe(LocalFileSystem):
+        class Pipe(FileSystem):
             def read_at(self, handle, size, offset):
                 reading, writing = os.pipe()
                 return os.read(reading, 1)  # blocks in the kernel for good
@@ -216,7 +215,7 @@ def test_a_blocked_reader_does_not_keep_the_program_alive(tmp_path: Path) -> Non
     assert ended - float(run.stdout.split()[1]) < HARD_S
 
 
-class CountingFileSystem(LocalFileSystem):
+class CountingFileSystem(FileSystem):
     """Counts the looks at each path."""
 
     def __init__(self) -> None:

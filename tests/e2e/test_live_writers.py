@@ -17,7 +17,7 @@ from ptys import Terminal
 
 from rltop.cli.open_session import threaded
 from rltop.cli.resolve_paths import look
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.config import Config
 from rltop.run.run import Run
 from rltop.run.session import Session
@@ -89,7 +89,7 @@ class Follower:
     def __init__(self, path: Path) -> None:
         self.bell = threading.Event()
         self.reader = Reader(ReaderOptions(watch_delay_s=0.0), on_data=self.bell.set)
-        self.session = Session(look([str(path)]).found, threaded(self.reader), SystemClock(), Config().ingest)
+        self.session = Session(look([str(path)]).found, threaded(self.reader), Clock(), Config().ingest)
 
     @property
     def run(self) -> Run:

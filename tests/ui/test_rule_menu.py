@@ -10,7 +10,7 @@ from screens import app_over, page_text, press, screen_of, status_text, until, w
 
 from rltop.app.app import RltopApp
 from rltop.cli.screen import ConfigWatch
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.config import Config, load
 from rltop.pages.metrics import MetricsPage
 from rltop.pages.verdict import RuleMenuPage, VerdictPage
@@ -139,7 +139,7 @@ async def test_what_another_screen_has_set_meanwhile_is_kept(run: Path) -> None:
 
 
 async def test_settings_are_read_again_when_their_file_changes(run: Path, tmp_path: Path) -> None:
-    class Impatient(SystemClock):
+    class Impatient(Clock):
         """On which two seconds are over each time it is read."""
 
         def monotonic(self) -> float:

@@ -20,7 +20,7 @@ from rltop.cli.arguments import parse
 from rltop.cli.plain import COMMANDS, plain
 from rltop.run import run_stream
 from rltop.run import session as session_module
-from rltop.sources.file import LocalFileSystem
+from rltop.sources.file import FileSystem
 
 FIRING = Path(__file__).parents[3] / "fixtures" / "trl" / "grpo_straggler" / "metrics.jsonl"
 
@@ -378,9 +378,9 @@ def test_a_file_that_grows_is_not_chased(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
     path = rows(tmp_path / "m.jsonl", 50)
-    read_at, step = LocalFileSystem.read_at, 50
+    read_at, step = FileSystem.read_at, 50
 
-    def and_grows(self: LocalFileSystem, handle: int, size: int, offset: int) -> bytes:
+    def and_grows(self: FileSystem, handle: int, size: int, offset: int) -> bytes:
         nonlocal step
         step += 1
         assert step < 1000, "it never ends"
@@ -388,7 +388,7 @@ def test_a_file_that_grows_is_not_chased(
             file.write(json.dumps({"step": step, "loss": 0.1, "grad_norm": 1.0, "reward": 0.5}) + "\n")
         return read_at(self, handle, size, offset)
 
-    monkeypatch.setattr(LocalFileSystem, "read_at", and_grows)
+    monkeypatch.setattr(FileSystem, "read_at", and_grows)
     _, out, _ = run([*flags, path], capsys)
     assert 50 <= json.loads(out)["step"] <= 55
 

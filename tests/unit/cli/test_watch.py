@@ -21,7 +21,7 @@ from tables import each_row
 from rltop.cli import main
 from rltop.cli.open_session import direct, threaded
 from rltop.cli.watch import ON_CRIT, ON_STALL, ON_STUCK, ON_WARN, HookOptions, Hooks, Log, Vigil, WatchOptions, is_alive
-from rltop.clock import FakeClock, SystemClock
+from rltop.clock import Clock, FakeClock
 from rltop.config import load
 from rltop.model.completions import RolloutSource
 from rltop.run import rollouts
@@ -56,7 +56,7 @@ class Watch:
         self,
         path: Path,
         capsys: pytest.CaptureFixture[str],
-        clock: SystemClock | None = None,
+        clock: Clock | None = None,
         reader: Reader | None = None,
         **options: object,
     ) -> None:
@@ -559,7 +559,7 @@ def test_a_writer_that_is_faster_is_said_and_does_not_make_it_deaf(
     monkeypatch.setattr("rltop.cli.watch.SLICE_MS", 5.0)
     path = tmp_path / "metrics.jsonl"
     path.write_text(rows(30))
-    watch = Watch(path, capsys, SystemClock())
+    watch = Watch(path, capsys, Clock())
     watch.append(rows(3_000, first=31).replace("}", " " * 1000 + "}"))
     assert [event for event in watch.events() if event in ("behind", "caught up")] == ["behind"]
     for _ in range(1000):
@@ -596,7 +596,7 @@ def test_a_file_system_that_hangs_from_the_start_is_said_and_given_up(
 ) -> None:
     fs, reader, path = hanging
     fs.gate.clear()
-    watch = Watch(path, capsys, SystemClock(), reader, give_up_s=0.3)
+    watch = Watch(path, capsys, Clock(), reader, give_up_s=0.3)
     assert "no answer" in str(until(watch, "lost")["reason"])
     assert until(watch, "given up")["exit_code"] == 3
     assert watch.vigil.is_over and watch.vigil.exit_code == 3
@@ -606,7 +606,7 @@ def test_a_file_system_that_hangs_midway_is_no_silence_of_the_run(
     hanging: tuple[FakeFileSystem, Reader, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     fs, reader, path = hanging
-    watch = Watch(path, capsys, SystemClock(), reader)
+    watch = Watch(path, capsys, Clock(), reader)
     until(watch, "watching")
     fs.write(str(path), row(41).encode())
     fs.gate.clear()
@@ -621,7 +621,7 @@ def test_giving_up_a_file_out_of_sight_says_what_is_wrong_with_it(
     hanging: tuple[FakeFileSystem, Reader, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     fs, reader, path = hanging
-    watch = Watch(path, capsys, SystemClock(), reader, give_up_s=0.5)
+    watch = Watch(path, capsys, Clock(), reader, give_up_s=0.5)
     until(watch, "watching")
     fs.gate.clear()
     until(watch, "given up")
@@ -633,7 +633,7 @@ def test_a_clock_that_is_set_is_neither_a_silence_nor_a_reason_to_give_up(
 ) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(rows(40))
-    watch = Watch(path, capsys, SystemClock(), give_up_s=600.0)
+    watch = Watch(path, capsys, Clock(), give_up_s=600.0)
     watch.append(row(41))
     before = time.time()
     for year in (1, -1):

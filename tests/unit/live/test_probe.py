@@ -10,7 +10,7 @@ from typing import Any
 from ptys import PATIENCE_S
 from tables import each_row
 
-from rltop.clock import FakeClock, SystemClock
+from rltop.clock import Clock, FakeClock
 from rltop.live.probe import Fact, Job, ProbeError, Probes, Process
 
 
@@ -139,7 +139,7 @@ def test_whoever_waits_waits_no_longer_than_the_patience_of_the_sources() -> Non
 
     hung = Source("hung", hang)
     hung.patience_s = 0.2
-    probes = Probes([hung, Source("well", told)], SystemClock())
+    probes = Probes([hung, Source("well", told)], Clock())
     began = time.monotonic()
     probes.gather(20.0)
     assert time.monotonic() - began < 5.0

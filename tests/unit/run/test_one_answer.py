@@ -21,7 +21,7 @@ from rltop.cli.arguments import parse
 from rltop.cli.open_session import direct, read_whole
 from rltop.cli.resolve_paths import load_config
 from rltop.cli.where import read_path, where_of_read
-from rltop.clock import FakeClock, SystemClock
+from rltop.clock import Clock, FakeClock
 from rltop.config import load
 from rltop.integrations import JsonlWriter
 from rltop.live.job import Asked, where_of
@@ -214,7 +214,7 @@ def test_the_job_that_the_log_beside_a_run_names_has_one_limit(
     for name, age_s in (("slurm-12.out", 86_400), ("slurm-4711.out", 5)):
         (metrics.parent / name).write_text("Timer rollout start\n")
         os.utime(metrics.parent / name, (now_s - age_s, now_s - age_s))
-    clock = SystemClock()
+    clock = Clock()
     found = Found(str(metrics), name_of(str(metrics)), metrics.stat().st_size, metrics.stat().st_mtime)
     options = load_config(parse([str(metrics)])).ingest
     session = Session([found], direct(clock), clock, options)

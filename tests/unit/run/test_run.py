@@ -14,7 +14,7 @@ from tables import each_row
 
 from rltop.catalog.dialect import Identity
 from rltop.cli.open_session import direct, threaded
-from rltop.clock import FakeClock, SystemClock
+from rltop.clock import Clock, FakeClock
 from rltop.formats.decoder import DecoderOptions
 from rltop.model import FilePosition, RunState
 from rltop.report.overview_document import once_document
@@ -280,7 +280,7 @@ def test_a_run_whose_file_is_at_its_end_is_left_alone_until_more_has_come(tmp_pa
     rung = threading.Event()
     reader = Reader(ReaderOptions(), on_data=rung.set)
     found = Found(str(path), name_of(str(path)), path.stat().st_size)
-    session = Session([found], threaded(reader), SystemClock())
+    session = Session([found], threaded(reader), Clock())
     run = session.runs[0]
 
     def reaches(step: int) -> bool:
@@ -302,7 +302,7 @@ def test_a_run_whose_file_is_at_its_end_is_left_alone_until_more_has_come(tmp_pa
 
 
 def test_how_far_reading_is_behind_the_writer_is_told(tmp_path: Path) -> None:
-    path, clock = tmp_path / "metrics.jsonl", SystemClock()
+    path, clock = tmp_path / "metrics.jsonl", Clock()
     path.write_bytes(b'{"step": 1, "loss": 2.0}\n')
     session = Session([Found(str(path), name_of(str(path)))], lambda p, _n: DirectFeed(p, clock=clock), clock)
     run = session.runs[0]
@@ -323,7 +323,7 @@ def test_how_far_reading_is_behind_the_writer_is_told(tmp_path: Path) -> None:
 
 
 def test_what_was_written_while_a_file_was_read_once_is_behind(tmp_path: Path) -> None:
-    path, clock = tmp_path / "metrics.jsonl", SystemClock()
+    path, clock = tmp_path / "metrics.jsonl", Clock()
     path.write_bytes(b"".join(b'{"step": %d, "loss": 2.0}%s\n' % (step, b" " * 1000) for step in range(3000)))
     found = Found(str(path), name_of(str(path)))
     session = Session([found], lambda p, _n: DirectFeed(p, clock=clock, options=ONCE), clock)

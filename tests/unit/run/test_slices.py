@@ -15,7 +15,7 @@ import pytest
 import zstandard
 from parquet_writer import parquet_bytes
 
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.run.options import IngestOptions
 from rltop.run.places import Found
 from rltop.run.session import Session
@@ -27,7 +27,7 @@ ROW = json.dumps({"step": 1, "loss": 0.5, "reward": 0.25, "kl": 0.1}).encode() +
 
 
 def opened(path: Path) -> Session:
-    clock = SystemClock()
+    clock = Clock()
     found = Found(str(path), path.name, path.stat().st_size if path.is_file() else 0)
     return Session([found], lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock, IngestOptions())
 

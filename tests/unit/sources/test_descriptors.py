@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from ptys import Terminal
 
-from rltop.clock import SystemClock
+from rltop.clock import Clock
 from rltop.errors import EXIT_USAGE
 from rltop.sources.events import Chunk, ReaderOptions, TailState
-from rltop.sources.file import FEW, RESERVE, is_scarce, limit
+from rltop.sources.file import FEW, RESERVE, FileSystem, limit
 from rltop.sources.reader import Reader
 
 LIMITED = """
@@ -51,14 +51,14 @@ def test_the_soft_limit_is_raised_as_far_as_it_may_be() -> None:
     for soft, hard, raised in ((64, 128, 128), (128, 128, 128)):
         words = [sys.executable, "-c", LIMITED, str(soft), str(hard), "-c", tell]
         assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == f"{raised}\n"
-    assert is_scarce(limit() - RESERVE)
-    assert not is_scarce(limit() - RESERVE - 1)
+    assert not FileSystem().may_keep(limit() - RESERVE)
+    assert FileSystem().may_keep(limit() - RESERVE - 1)
 
 
 def test_every_file_is_followed_without_being_kept_open(tmp_path: Path, few_handles: None) -> None:
     paths = rows(tmp_path, RESERVE + 12)
     bell = threading.Event()
-    reader = Reader(ReaderOptions(use_watcher=False, local_poll_s=0.05), clock=SystemClock(), on_data=bell.set)
+    reader = Reader(ReaderOptions(use_watcher=False, local_poll_s=0.05), clock=Clock(), on_data=bell.set)
     feeds = [reader.follow(path) for path in paths]
     read = dict.fromkeys(range(len(feeds)), b"")
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tables import each_row
 
-from rltop.sources.file import LocalFileSystem, MountRules, mount_of, parse_mountinfo, read_fully, read_mountinfo
+from rltop.sources.file import FileSystem, mount_of, parse_mountinfo, read_fully, read_mountinfo
 
 TABLE = r"""
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -40,30 +40,19 @@ not a line of the table
 )
 def test_the_longest_mount_point_above_a_path_decides(path: str, point: str, kind: str, is_network: bool) -> None:
     mount = mount_of(path, TABLE)
-    assert (mount.point, mount.kind, mount.is_network, mount.delivers_events) == (
+    assert (mount.point, mount.kind, mount.is_network) == (
         point,
         kind,
         is_network,
-        not is_network,
     )
 
 
 def test_without_a_table_the_careful_way_is_taken() -> None:
     assert mount_of("/tmp/x", "").is_network
-    assert not mount_of("/tmp/x", "").delivers_events
 
 
 def test_a_malformed_line_is_passed_over() -> None:
     assert len(list(parse_mountinfo(TABLE))) == 9
-
-
-def test_the_table_can_be_overruled() -> None:
-    rules = MountRules(local=("/home/me",), network=("/tmp", "/home/me/far"))
-    assert mount_of("/home/me/x", TABLE, rules).delivers_events
-    assert mount_of("/home/other/x", TABLE, rules).is_network
-    assert mount_of("/tmp/x", TABLE, rules).is_network
-    assert mount_of("/home/me/far/x", TABLE, rules).is_network
-    assert not mount_of("/scratch/x", TABLE, MountRules(event_kinds=frozenset({"lustre"}))).is_network
 
 
 @pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="no mount table on this system")
@@ -72,7 +61,7 @@ def test_this_machine_has_a_mount_for_everything() -> None:
 
 
 def test_local_files(tmp_path: Path) -> None:
-    fs = LocalFileSystem()
+    fs = FileSystem()
     path = tmp_path / "a"
     path.write_bytes(b"0123456789")
     (tmp_path / "link").symlink_to(path)
@@ -93,14 +82,14 @@ def test_local_files(tmp_path: Path) -> None:
 
 def test_opening_a_pipe_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    fs = LocalFileSystem()
+    fs = FileSystem()
     handle = fs.open(str(tmp_path / "pipe"))
     assert fs.stat(handle).kind_word == "named pipe"
     fs.close(handle)
 
 
 def test_short_reads_are_completed() -> None:
-    class Short(LocalFileSystem):
+    class Short(FileSystem):
         def read_at(self, handle: int, size: int, offset: int) -> bytes:
             return b"0123456789"[offset : offset + min(size, 3)]
 
@@ -109,7 +98,7 @@ def test_short_reads_are_completed() -> None:
 
 
 def test_data_behind_a_hole_is_found_without_reading(tmp_path: Path) -> None:
-    fs, path = LocalFileSystem(), tmp_path / "f"
+    fs, path = FileSystem(), tmp_path / "f"
     with path.open("wb") as file:
         file.write(b"a")
         file.seek(50 << 20)

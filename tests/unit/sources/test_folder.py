@@ -8,7 +8,7 @@ from pathlib import Path
 from rltop.clock import FakeClock
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState
 from rltop.sources.feed import DirectFeed
-from rltop.sources.file import LocalFileSystem
+from rltop.sources.file import FileSystem
 from rltop.sources.tail import FolderTail, folder_at
 
 
@@ -43,7 +43,7 @@ def test_archives_are_given_oldest_first_and_again_when_they_change(tmp_path: Pa
     put(tmp_path / "events" / "tail.zip", b"events", 200)
     put(tmp_path / "events" / "notes.txt", b"no archive", 400)
     clock = FakeClock()
-    tail = FolderTail(str(tmp_path), LocalFileSystem(), clock)
+    tail = FolderTail(str(tmp_path), FileSystem(), clock)
     assert drained(tail, clock) == [b"old steps, a block", b"events", b"tail of the steps"]
     assert drained(tail, clock) == []
     put(tmp_path / "steps" / "tail.zip", b"tail of the steps, one more", 301)
@@ -57,7 +57,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> N
     path = tmp_path / "steps" / "tail.zip"
     put(path, b"version one", 100)
     clock = FakeClock()
-    tail = FolderTail(str(tmp_path), LocalFileSystem(), clock)
+    tail = FolderTail(str(tmp_path), FileSystem(), clock)
     tail.poll(4)
     put(path, b"version two", 200)
     while tail.status.state is TailState.READING:
@@ -69,7 +69,7 @@ def test_a_large_file_is_read_again_the_less_often(tmp_path: Path) -> None:
     path = tmp_path / "steps" / "block_live.zip"
     put(path, b"x" * 8 * 1024 * 1024, 100)
     clock = FakeClock()
-    tail = FolderTail(str(tmp_path), LocalFileSystem(), clock)
+    tail = FolderTail(str(tmp_path), FileSystem(), clock)
     assert len(drained(tail, clock, 1 << 20)) == 1
     put(path, b"y" * 8 * 1024 * 1024, 200)
     clock.advance(-9.0)
@@ -83,7 +83,7 @@ def test_a_folder_that_goes_is_said_to_be_lost_and_found_again(tmp_path: Path) -
     home.mkdir()
     put(put_in, b"one", 100)
     clock = FakeClock()
-    tail = FolderTail(str(home), LocalFileSystem(), clock)
+    tail = FolderTail(str(home), FileSystem(), clock)
     assert drained(tail, clock) == [b"one"]
     home.rename(tmp_path / "elsewhere")
     clock.advance(10.0)
@@ -95,7 +95,7 @@ def test_a_folder_that_goes_is_said_to_be_lost_and_found_again(tmp_path: Path) -
 
 
 def test_only_a_folder_with_archives_is_followed(tmp_path: Path) -> None:
-    files, clock = LocalFileSystem(), FakeClock()
+    files, clock = FileSystem(), FakeClock()
     assert folder_at(str(tmp_path / "nowhere"), files, clock) is None
     assert folder_at(str(tmp_path), files, clock) is None
     put(tmp_path / "steps" / "tail.zip", b"x", 100)
@@ -110,7 +110,7 @@ def test_an_archive_that_cannot_be_read_is_named_and_does_not_hold_up_the_others
     (tmp_path / "steps" / "block_2.zip").symlink_to("block_2.zip")
     put(tmp_path / "steps" / "tail.zip", b"the tail", 300)
     clock = FakeClock()
-    tail = FolderTail(str(tmp_path), LocalFileSystem(), clock)
+    tail = FolderTail(str(tmp_path), FileSystem(), clock)
     assert drained(tail, clock) == [b"a block", b"the tail"]
     assert tail.status.left_out == (
         "block_1.zip: broken symlink",
@@ -127,7 +127,7 @@ def test_a_folder_of_archives_that_cannot_be_listed_does_not_hold_up_the_others(
     put(tmp_path / "steps" / "tail.zip", b"the tail", 300)
     (tmp_path / "events").symlink_to("events")
     clock = FakeClock()
-    assert folder_at(str(tmp_path), LocalFileSystem(), clock) is not None
-    tail = FolderTail(str(tmp_path), LocalFileSystem(), clock)
+    assert folder_at(str(tmp_path), FileSystem(), clock) is not None
+    tail = FolderTail(str(tmp_path), FileSystem(), clock)
     assert drained(tail, clock) == [b"the tail"]
     assert tail.status.left_out == ("events: too many levels of symbolic links",)

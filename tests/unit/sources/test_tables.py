@@ -9,7 +9,7 @@ from pathlib import Path
 from rltop.clock import FakeClock
 from rltop.model.table_rows import ROWS_MAGIC, row_of
 from rltop.sources.events import Chunk, Reset, TailState
-from rltop.sources.file import LocalFileSystem
+from rltop.sources.file import FileSystem
 from rltop.sources.tables import PIECE_ROWS, DatabaseTail, MetricFolderTail
 from rltop.sources.tail import Tail, folder_at, is_metric_folder, open_tail
 
@@ -56,7 +56,7 @@ def steps(lines) -> list[int]:
 def test_rows_of_one_run_come_as_they_are_committed_and_nothing_is_left_beside_the_file(tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     with closing(database(path)) as writer:
-        tail = open_tail(f"{path}::a", LocalFileSystem(), FakeClock())
+        tail = open_tail(f"{path}::a", FileSystem(), FakeClock())
         assert isinstance(tail, DatabaseTail)
         assert told(tail) == []
         for step in range(3 * PIECE_ROWS):
@@ -80,8 +80,8 @@ def test_a_small_budget_brings_the_same(tmp_path: Path) -> None:
         for step in range(50):
             log(writer, "a", step)
         writer.commit()
-        whole = told(DatabaseTail(str(path), "name of a", LocalFileSystem()))
-        assert told(DatabaseTail(str(path), "a", LocalFileSystem()), max_bytes=100) == whole
+        whole = told(DatabaseTail(str(path), "name of a", FileSystem()))
+        assert told(DatabaseTail(str(path), "a", FileSystem()), max_bytes=100) == whole
         assert steps(whole) == list(range(50))
 
 
@@ -96,7 +96,7 @@ def test_tables_are_merged_by_time_and_other_tables_are_left_alone(tmp_path: Pat
         )
         writer.execute("insert into notes (run_id, text) values ('a', 'x')")
         writer.commit()
-        lines = told(DatabaseTail(str(path), "a", LocalFileSystem()))
+        lines = told(DatabaseTail(str(path), "a", FileSystem()))
     at = [i for i, line in enumerate(lines) if line.table == "system_metrics"]
     assert at == [0, 301, 602, 903]
     assert not [line for line in lines if line.table == "notes"]
@@ -108,7 +108,7 @@ def test_a_run_that_is_taken_away_is_given_out_anew(tmp_path: Path) -> None:
         log(writer, "a", 1)
         log(writer, "a", 2)
         writer.commit()
-        tail = DatabaseTail(str(path), "a", LocalFileSystem())
+        tail = DatabaseTail(str(path), "a", FileSystem())
         assert steps(told(tail)) == [1, 2]
         writer.execute("delete from metrics")
         log(writer, "a", 7)
@@ -121,7 +121,7 @@ def test_a_run_that_is_taken_away_is_given_out_anew(tmp_path: Path) -> None:
 
 def test_a_database_that_is_not_there_or_damaged_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "p.db"
-    tail = DatabaseTail(str(path), "a", LocalFileSystem())
+    tail = DatabaseTail(str(path), "a", FileSystem())
     assert tail.poll(1) == []
     assert tail.status.state is TailState.WAITING
     path.write_bytes(b"SQLite format 3\0" + bytes(100))
@@ -158,7 +158,7 @@ def test_metric_files_are_merged_by_time_and_step_and_followed(tmp_path: Path) -
     put(run / "metrics" / "a", (1, 1), (1, 2), (3, 3))
     put(run / "metrics" / "train" / "b", (1, 1), (1, 2), (3, 3))
     clock = FakeClock()
-    tail = folder_at(str(run), LocalFileSystem(), clock)
+    tail = folder_at(str(run), FileSystem(), clock)
     assert isinstance(tail, MetricFolderTail)
     lines = told(tail)
     assert [line.table for line in lines] == ["params", *["metrics"] * 6, "runs"]
@@ -181,7 +181,7 @@ def test_a_metric_file_that_is_shorter_than_before_begins_anew(tmp_path: Path) -
     run = folder(tmp_path)
     put(run / "metrics" / "a", *((i, i) for i in range(3000)))
     clock = FakeClock()
-    tail = MetricFolderTail(str(run), LocalFileSystem(), clock)
+    tail = MetricFolderTail(str(run), FileSystem(), clock)
     assert keys(told(tail, max_bytes=500)) == [("a", i) for i in range(3000)]
     (run / "metrics" / "a").write_text("1 1.0 1\n")
     clock.advance(2.0)
@@ -192,6 +192,6 @@ def test_a_metric_file_that_is_shorter_than_before_begins_anew(tmp_path: Path) -
 
 def test_only_the_folder_of_a_run_is_one(tmp_path: Path) -> None:
     run = folder(tmp_path)
-    assert is_metric_folder(str(run), LocalFileSystem())
-    assert not is_metric_folder(str(tmp_path), LocalFileSystem())
-    assert isinstance(open_tail(str(run), LocalFileSystem(), FakeClock()), Tail)
+    assert is_metric_folder(str(run), FileSystem())
+    assert not is_metric_folder(str(tmp_path), FileSystem())
+    assert isinstance(open_tail(str(run), FileSystem(), FakeClock()), Tail)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tables import each_row
 
 from rltop.sources import tail
-from rltop.sources.file import LocalFileSystem
+from rltop.sources.file import FileSystem
 from rltop.sources.tail import LastRows
 from rltop.sources.tail import find_tail_start as find_tail
 
 
-def find_tail_start(fs: LocalFileSystem, path: str, lines: int, max_bytes: int = tail.MAX_BYTES) -> int:
-    return find_tail(fs, path, LastRows(lines), max_bytes)[0]
+def find_tail_start(fs: FileSystem, path: str, lines: int) -> int:
+    return find_tail(fs, path, LastRows(lines))[0]
 
 
 def expected(data: bytes, lines: int) -> int:
@@ -30,10 +30,10 @@ def expected(data: bytes, lines: int) -> int:
 @each_row("lines", [0, 1, 2, 3, 10])
 def test_small_files(tmp_path: Path, data: bytes, lines: int) -> None:
     (tmp_path / "f").write_bytes(data)
-    assert find_tail_start(LocalFileSystem(), str(tmp_path / "f"), lines) == expected(data, lines)
+    assert find_tail_start(FileSystem(), str(tmp_path / "f"), lines) == expected(data, lines)
 
 
-class Memory(LocalFileSystem):
+class Memory(FileSystem):
     def __init__(self, data: bytes) -> None:
         self.data = data
 
@@ -57,16 +57,16 @@ def test_blocks_may_cut_anywhere(data: bytes, lines: int, block: int) -> None:
         assert find_tail_start(Memory(data), "f", lines) == expected(data, lines)
 
 
-def test_enough_bytes_are_enough() -> None:
+def test_enough_bytes_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"x" * 500_000 + b"\n" + b"y" * 500_000 + b"\n" + b"z" * 500_000 + b"\n"
-    assert find_tail_start(Memory(data), "f", 100, max_bytes=600_000) == 1_000_002
-    assert find_tail_start(Memory(data), "f", 100, max_bytes=1) == 1_000_002
     assert find_tail_start(Memory(data), "f", 100) == 0
+    monkeypatch.setattr(tail, "MAX_BYTES", 600_000)
+    assert find_tail_start(Memory(data), "f", 100) == 1_000_002
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        find_tail_start(LocalFileSystem(), str(tmp_path / "no"), 1)
+        find_tail_start(FileSystem(), str(tmp_path / "no"), 1)
 
 
 def test_what_stands_behind_a_hole_is_the_beginning_of_a_line() -> None:
@@ -80,7 +80,7 @@ def test_a_hole_at_the_end_is_not_read_to_its_beginning(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(b"row\n")
         file.truncate(1 << 40)
-    assert find_tail_start(LocalFileSystem(), str(path), 32) == 1 << 40
+    assert find_tail_start(FileSystem(), str(path), 32) == 1 << 40
 
 
 SIZED = 8
