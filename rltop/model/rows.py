@@ -6,7 +6,7 @@ import enum
 import unicodedata
 from array import array
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rltop.structs import NamedTuple, Struct, field
 
@@ -167,7 +167,6 @@ class Counts(Struct, frozen=False):
     late_rows: int = 0
     crossed_rows: int = 0
     interleaved_rows: int = 0
-    cut_evaluations: int = 0
     repeated_rows: int = 0
     text_values: int = 0
     broken_texts: int = 0
@@ -176,6 +175,7 @@ class Counts(Struct, frozen=False):
     nonfinite_values: int = 0
     keys_over_cap: int = 0
     unreadable_files: int = 0
+    cut_evaluations: int = 0
     first_unreadable: str = ""
     first_bad_line: int | None = None
     first_bad_reason: str = ""
@@ -225,11 +225,7 @@ class Counts(Struct, frozen=False):
         self.bar = other.bar or self.bar
         self.recent_bad.extend(other.recent_bad)
 
-    @staticmethod
-    def names() -> Iterable[str]:
-        return (
-            "lines", "rows", "bad_lines", "partial_lines", "oversize_lines", "no_step_lines", "unread_lines",
-            "unusable_steps", "numbered_rows", "counted_on_rows", "nul_bytes", "late_rows", "crossed_rows",
-            "interleaved_rows", "repeated_rows", "text_values", "broken_texts", "nested_values", "null_values",
-            "nonfinite_values", "keys_over_cap", "unreadable_files", "cut_evaluations",
-        )  # fmt: skip
+    @classmethod
+    def names(cls) -> Sequence[str]:
+        """Those that count something."""
+        return [name for name, about in cls._struct_fields.items() if about.default == 0]

@@ -33,9 +33,6 @@ _HEAD_BYTES = 256 * 1024
 """Settings stand at the beginning of a log: its growth is no reason to read it again."""
 
 
-__all__ = ["RunSettings", "SettingsFile", "SettingsReader", "settings_beside"]
-
-
 class SettingsFile(NamedTuple):
     """A file that was read."""
 
