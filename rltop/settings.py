@@ -1,4 +1,4 @@
-"""The table of settings, their sources and validation.
+"""The table of settings (`settings.txt`), their sources and validation.
 
 The config file, the environment variables, the flags and docs/config.md all follow
 from this table. What a setting does is defined by each layer's options and by
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -99,106 +99,29 @@ class Setting(NamedTuple):
         return self.kind.value
 
 
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "theme", ValueType.TEXT, "dark", "--theme",
-        "Colour theme: a built-in one, or `<name>.toml` in `themes/` next to the config file. Unset, a terminal of 16 "
-        "colours gets `terminal`.",
-        example="terminal",
-    ),
-    Setting(
-        "ascii", ValueType.SWITCH, False, "--ascii",
-        "Use ASCII characters only. Unset, the Linux console gets them.",
-        example=True,
-    ),
-    Setting(
-        "color", ValueType.CHOICE, "auto", "--color",
-        "When to use colour. `auto`: on a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.",
-        example="never", choices=("auto", "always", "never"),
-    ),
-    Setting(
-        "mouse", ValueType.SWITCH, True, "--mouse",
-        "Mouse clicks and scroll wheel; off leaves the mouse to the terminal.",
-        example=False,
-    ),
-    Setting(
-        "bell", ValueType.SWITCH, True, "--bell",
-        "Ring the bell and show a desktop notification (OSC 9, 777 or 99) when a CRIT begins, once a minute at most.",
-        example=False,
-    ),
-    Setting(
-        "title", ValueType.SWITCH, True, "--title",
-        "Show state and worst alert in the title of the terminal's window.",
-        example=False,
-    ),
-    Setting(
-        "refresh_hz", ValueType.NUMBER, 4.0, "--refresh",
-        "Maximum screen updates per second.",
-        example=2, low=1, high=4,
-    ),
-    Setting(
-        "watch", ValueType.SWITCH, True, "--watch",
-        "Use file-change events (inotify) where the file system has them; files are polled either way.",
-        example=False,
-    ),
-    Setting(
-        "poll_s", ValueType.NUMBER, 0.25, "--poll",
-        "Seconds between polls of a file on a local file system.",
-        example=0.25, low=0.05, high=60,
-    ),
-    Setting(
-        "poll_network_s", ValueType.NUMBER, 1.0, "--poll-network",
-        "Seconds between polls of a file on a network file system while it grows.",
-        example=2, low=1, high=300,
-    ),
-    Setting(
-        "poll_silent_s", ValueType.NUMBER, 5.0, "--poll-silent",
-        "Longest time in seconds between polls of an idle file on a network file system.",
-        example=10, low=1, high=3600,
-    ),
-    Setting(
-        "step_key", ValueType.TEXT, "", "--step-key",
-        "Key that holds the step; empty: try the usual names.",
-        example="train/global_step",
-    ),
-    Setting(
-        "group_size", ValueType.WHOLE, None, "--group-size",
-        "Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.",
-        example=8, low=1, high=100_000,
-    ),
-    Setting(
-        "gpus", ValueType.WHOLE, None, "--gpus",
-        "GPUs that generate and train, if the run's own settings do not say; used for GPU-hours.",
-        example=64, low=1, high=1_000_000,
-    ),
-    Setting(
-        "profile", ValueType.TEXT, "auto", "--profile",
-        "Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected "
-        "from the keys and the algorithm; `none`: no profile.",
-        example="moe,gspo",
-    ),
-    Setting(
-        "total_steps", ValueType.WHOLE, None, "--total-steps",
-        "Planned number of steps, if the trainer does not log it; used for the ETA.",
-        example=2000, low=1, high=10**15,
-    ),
-    Setting(
-        "rollouts", ValueType.TEXT, "", "--rollouts",
-        "File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric "
-        "file.",
-        example="rollouts/",
-    ),
-    Setting(
-        "log", ValueType.TEXT, "", "--log",
-        "The console log to show; empty: search next to the metric file.",
-        example="train.log",
-    ),
-    Setting(
-        "memory_mb", ValueType.WHOLE, 48, "--memory",
-        "Memory for the newest rows of a run, in MiB; older rows are kept as minimum, maximum and mean.",
-        example=96, low=1, high=65_536,
-    ),
-)  # fmt: skip
+def _settings() -> Iterator[Setting]:
+    """The rows of `settings.txt`."""
+    for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
+        if line and line[0] != "#":
+            name, what, default, flag, example, text = line.split(" | ")
+            word, *more = what.split()
+            kind = ValueType[word.upper()]
+            choices = tuple(more) if kind is ValueType.CHOICE else ()
+            low, high = (None, None) if choices or not more else map(float, more)
+            values = _said(kind, default), flag, text, _said(kind, example)
+            yield Setting(name, kind, *values, low, high, choices)
+
+
+def _said(kind: ValueType, text: str) -> Value:
+    match kind:
+        case ValueType.SWITCH:
+            return text == "true"
+        case ValueType.WHOLE | ValueType.NUMBER if text != "-":
+            return int(text) if text.isdecimal() else float(text)
+    return None if text == "-" else text
+
+
+SETTINGS = tuple(_settings())
 """Every setting, in the order of the documentation."""
 
 BY_NAME: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in SETTINGS})
@@ -240,30 +163,18 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
     """
     values: dict[str, Value] = {setting.name: setting.default for setting in SETTINGS}
     origins: dict[str, str] = {}
-    rules: Mapping[str, Mapping[str, Any]] = {}
-    keymap: Mapping[str, str] = {}
-    profiles: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
-    meanings: Mapping[str, Mapping[str, str]] = {}
-    rows: Mapping[str, Mapping[str, object]] = {}
-    live: Mapping[str, Any] = {}
+    tables: dict[str, Any] = {}
 
     def settle(name: str, value: Value, origin: str) -> None:
         values[name], origins[name] = value, origin
 
     if file is not None:
         table = read_toml(file)
-        profiles = _profiles(table.pop(PROFILES_TABLE, {}), file)
-        rules, keymap = _rules(table.pop(RULES_TABLE, {}), file), _keymap(table.pop(KEYS_TABLE, {}), file)
-        meanings = _meanings(table.pop(METRICS_TABLE, {}), file)
-        live = _live(table.pop(LIVE_TABLE, {}), file)
-        rows = table.pop(ROWS_TABLE, {})
-        if not isinstance(rows, dict):
-            raise ConfigError(f"{file}: `{ROWS_TABLE}` must be a table", 'write [rows."/path/to/project"]')
+        tables = _tables(table, file)
         for name, raw in table.items():
             setting = BY_NAME.get(name)
             if setting is None:
-                tables = RULES_TABLE, PROFILES_TABLE, KEYS_TABLE, METRICS_TABLE, ROWS_TABLE, LIVE_TABLE
-                raise ConfigError(f"{file}: unknown setting `{name}`", nearest(name, [*BY_NAME, *tables]))
+                raise ConfigError(f"{file}: unknown setting `{name}`", nearest(name, [*BY_NAME, *_EXAMPLES]))
             settle(name, _from_toml(setting, raw, f"{file}: `{name}`"), str(file))
     for variable, text in environ.items():
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
@@ -280,8 +191,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
             where = f"flag {setting.flag}"
             value = _from_text(setting, given, where) if isinstance(given, str) else _from_toml(setting, given, where)
             settle(setting.name, value, setting.flag)
-    settled = MappingProxyType(values), MappingProxyType(origins)
-    return Gathered(*settled, rules, keymap, profiles, file, meanings, rows, live)
+    return Gathered(MappingProxyType(values), MappingProxyType(origins), file=file, **tables)
 
 
 def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:
@@ -378,30 +288,46 @@ def _wrong(setting: Setting, raw: object, where: str) -> ConfigError:
     )
 
 
-def _profiles(table: object, file: Path) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    if not isinstance(table, dict):
-        raise ConfigError(
-            f"{file}: `{PROFILES_TABLE}` must be a table", "write [profiles.moe.M1] with thresholds under it"
-        )
-    return MappingProxyType({name: _rules(rules, file, f"{PROFILES_TABLE}.{name}") for name, rules in table.items()})
+_EXAMPLES = {
+    PROFILES_TABLE: "[profiles.moe.M1] with thresholds under it",
+    RULES_TABLE: "[rules.O1] with thresholds under it",
+    KEYS_TABLE: '[keys] with lines like quit = "q,ctrl+q" under it',
+    METRICS_TABLE: '[metrics."/path/to/project"] with lines like "my/reward" = "reward_mean" under it',
+    LIVE_TABLE: '[live] with lines like metrics = ["node-3:8000"] under it',
+    ROWS_TABLE: '[rows."/path/to/project"]',
+}
+"""What each of the tables may look like."""
 
 
-def _rules(table: object, file: Path, name: str = RULES_TABLE) -> Mapping[str, Mapping[str, Any]]:
-    if not isinstance(table, dict):
-        raise ConfigError(f"{file}: `{name}` must be a table", f"write [{name}.O1] with thresholds under it")
-    for rule, entries in table.items():
-        if not isinstance(entries, dict):
-            raise ConfigError(
-                f"{file}: `{name}.{rule}` must be a table", f"write [{name}.{rule}] with thresholds under it"
-            )
-    return MappingProxyType({rule: MappingProxyType(dict(entries)) for rule, entries in table.items()})
+def _tables(table: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The tables of a config file, taken out of it and checked for type, by their names in `Gathered`."""
+    own = {name: _table(table.pop(name, {}), f"{file}: `{name}`", example) for name, example in _EXAMPLES.items()}
+    profiles = own[PROFILES_TABLE].items()
+    return {
+        "profiles": {name: _rules(rules, file, f"{PROFILES_TABLE}.{name}") for name, rules in profiles},
+        "rules": _rules(own[RULES_TABLE], file, RULES_TABLE),
+        "keymap": _keymap(own[KEYS_TABLE], file),
+        "meanings": _meanings(own[METRICS_TABLE], file),
+        "live": _live(own[LIVE_TABLE], file),
+        "rows": own[ROWS_TABLE],
+    }
 
 
-def _keymap(table: object, file: Path) -> Mapping[str, str]:
-    if not isinstance(table, dict):
-        raise ConfigError(
-            f"{file}: `{KEYS_TABLE}` must be a table", 'write [keys] with lines like quit = "q,ctrl+q" under it'
-        )
+def _table(found: object, what: str, example: str) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ConfigError(f"{what} must be a table", f"write {example}")
+    return found
+
+
+def _rules(table: object, file: Path, name: str) -> Mapping[str, Mapping[str, Any]]:
+    rules = _table(table, f"{file}: `{name}`", f"[{name}.O1] with thresholds under it").items()
+    return {
+        rule: _table(entries, f"{file}: `{name}.{rule}`", f"[{name}.{rule}] with thresholds under it")
+        for rule, entries in rules
+    }
+
+
+def _keymap(table: dict[str, Any], file: Path) -> Mapping[str, str]:
     for binding, keys in table.items():
         if not isinstance(keys, str) or not keys.strip(" ,"):
             raise ConfigError(
@@ -409,25 +335,20 @@ def _keymap(table: object, file: Path) -> Mapping[str, str]:
                 f'separate keys with commas: {binding} = "x,ctrl+x"; the comma key is "comma"; '
                 "binding ids are in docs/keys.md",
             )
-    return MappingProxyType(dict(table))
+    return table
 
 
-def _meanings(table: object, file: Path) -> Mapping[str, Mapping[str, str]]:
-    """The tables of what keys mean, checked for type; canonical names are checked elsewhere."""
-    example = 'write [metrics."/path/to/project"] with lines like "my/reward" = "reward_mean" under it'
-    if not isinstance(table, dict):
-        raise ConfigError(f"{file}: `{METRICS_TABLE}` must be a table", example)
+def _meanings(table: dict[str, Any], file: Path) -> Mapping[str, Mapping[str, str]]:
+    """What keys mean; canonical names are checked elsewhere."""
     for project, keys in table.items():
         if not isinstance(keys, dict) or not all(isinstance(name, str) for name in keys.values()):
-            raise ConfigError(f"{file}: `{METRICS_TABLE}.{project}` must be a table of canonical names", example)
-    return MappingProxyType({project: MappingProxyType(dict(keys)) for project, keys in table.items()})
+            what = f"{file}: `{METRICS_TABLE}.{project}` must be a table of canonical names"
+            raise ConfigError(what, f"write {_EXAMPLES[METRICS_TABLE]}")
+    return table
 
 
-def _live(table: object, file: Path) -> Mapping[str, Any]:
+def _live(table: dict[str, Any], file: Path) -> Mapping[str, Any]:
     """The sources that are asked where a job is; a file that is another's may not say whom to contact."""
-    example = 'write [live] with lines like metrics = ["node-3:8000"] under it'
-    if not isinstance(table, dict):
-        raise ConfigError(f"{file}: `{LIVE_TABLE}` must be a table", example)
     for name, value in table.items():
         if name not in (*LIVE_LISTS, *LIVE_TEXTS):
             raise ConfigError(
@@ -435,15 +356,14 @@ def _live(table: object, file: Path) -> Mapping[str, Any]:
             )
         texts = value if name in LIVE_LISTS and isinstance(value, list) else [value]
         if not all(isinstance(text, str) and text and "\0" not in text for text in texts):
-            raise ConfigError(f"{file}: `{LIVE_TABLE}.{name}` is {toml_text(value)}, but must be a string", example)
+            what = f"{file}: `{LIVE_TABLE}.{name}` is {toml_text(value)}, but must be a string"
+            raise ConfigError(what, f"write {_EXAMPLES[LIVE_TABLE]}")
     if table and file.stat().st_uid not in (os.getuid(), 0):
         raise ConfigError(
             f"{file}: `{LIVE_TABLE}` says whom to contact, and the file belongs to another user",
             "copy it to a file of your own",
         )
-    return MappingProxyType(
-        {name: [value] if name in LIVE_LISTS and isinstance(value, str) else value for name, value in table.items()}
-    )
+    return {name: [value] if name in LIVE_LISTS and isinstance(value, str) else value for name, value in table.items()}
 
 
 def toml_text(value: object) -> str:
