@@ -178,6 +178,8 @@ class Pipeline:
         self.offset, self.generation, self._last = 0, reset.generation, None
         if reset.is_restart and not self.decoder.is_rewritten:
             self.stream.expect_restart()
+        elif reset.reason is ResetReason.ROTATED:
+            self.stream.expect_new_file()
 
     def take_bytes(self, data: bytes, offset: int, generation: int) -> None:
         """Decode and store a piece of the file."""

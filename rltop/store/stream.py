@@ -186,7 +186,7 @@ class Stream:
         self._marks = MarkRegister(self.counts, self._space.is_training)
         self._recalled: OrderedDict[int, Mapping[str, float]] = OrderedDict()
         self._joined_restarts: array[int] = array("q")
-        self._must_restart = self._is_open = False
+        self._must_restart = self._is_open = self._is_new_file = False
         self._is_bounded = True
         self._crossing = Crossing()
         self._rows_at_return = 0
@@ -222,11 +222,16 @@ class Stream:
             self._open_said = (*self._open_said, *record.said)[:_SAID_KEPT]
         else:
             self._go_back(segment, record, layout)
+        self._is_new_file = self._is_new_file and not layout.is_training
 
     def expect_restart(self) -> None:
         """The file was rewritten: the next training row opens a segment."""
         if self.segments:
             self._must_restart = True
+
+    def expect_new_file(self) -> None:
+        """The writer goes on in another file, or begins anew there: its first training row tells."""
+        self._is_new_file = bool(self.segments)
 
     def finish(self) -> None:
         if self._is_open and self._open_step is not None:
@@ -319,7 +324,10 @@ class Stream:
         if found is not None:
             block, row = found
             clashes = _clashes(block, row, record, layout)
-            if clashes is None:
+            if clashes is None and self._is_new_file and layout.is_training and record.step == segment.first_step:
+                # A file with the rows of the one before it, from the first one on: the training began again.
+                self._restart(record, layout)
+            elif clashes is None:
                 self.counts.repeated_rows += 1
             elif any(self._space.is_training[column] for column in clashes):
                 self._restart_or_cross(segment, record, layout, found)

@@ -177,3 +177,21 @@ def test_a_validation_before_the_first_step_hides_no_death(tmp_path: Path) -> No
     log = "(\"Initial validation metrics: {'val/test_score/nq': 0.1}\")\n" + OOM + "\n"
     run = Watched(tmp_path / "train.log", log.encode(), is_live=False).session.runs[0]
     assert sentence(run)[1].startswith(f"died after step 0: {OOM}")
+
+
+@each_row(
+    ("begins", "ends", "restarts", "last_step"),
+    [
+        (0, 25, (0,), 24),  # the same seed, and a clock that is not logged: it trained again
+        (60, 70, (), 69),
+        (58, 70, (), 69),  # a few rows are repeated where the file was changed
+    ],
+)
+def test_a_file_put_in_the_place_of_one_moved_away(tmp_path, begins, ends, restarts, last_step):
+    rows = [f'{{"step": {step}, "loss": {1.0 + step % 7}}}\n'.encode() for step in range(70)]
+    path = tmp_path / f"metrics-{begins}.jsonl"
+    watched = Watched(path, b"".join(rows[:60]))
+    path.rename(tmp_path / f"{begins}.old")
+    watched.after(1.0, b"".join(rows[begins:ends]))
+    run = watched.after(60.0)
+    assert (run.stream.restarts, run.stream.last_step) == (restarts, last_step)
