@@ -138,7 +138,7 @@ def _whose(verdict: Verdict) -> str:
 def _progress(snapshot: Snapshot, has_badges: bool) -> str:
     if snapshot.source.loading is not None:
         return f"checking {units.share(snapshot.source.loading)}"
-    if snapshot.identity is None:
+    if snapshot.identity is None or (snapshot.at_step is None and snapshot.part.is_emptied):
         return "waiting for records"
     if snapshot.part.judging.now.warm_up is None:
         return ""

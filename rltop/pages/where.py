@@ -78,7 +78,7 @@ def build_open(snapshot: Snapshot) -> OpenStep | None:
     if whereabouts is None or snapshot.at_step is not None or snapshot.source is not snapshot.run:
         return None
     where, now_s, last = whereabouts.where(), whereabouts.clock.wall(), snapshot.stream.last_step
-    if where.state not in ("running", "stuck") or snapshot.run.state not in _SHOWN_STATES:
+    if where.state not in ("running", "stuck") or snapshot.run.state not in _SHOWN_STATES or snapshot.part.is_emptied:
         return None
     since_s = where.stepped_s if where.stepped_s is not None else where.since
     if since_s is None:

@@ -333,6 +333,8 @@ class Run:
 
     @property
     def _unmuted(self) -> Sequence[Verdict]:
+        if self.main.is_emptied:
+            return ()
         is_loading = self.loading is not None
         judged = [each.judging.count for each in (self.main, *self._judged)]
         judged += [each.records for each in self._watches]

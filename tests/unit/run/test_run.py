@@ -353,7 +353,10 @@ def test_a_file_that_was_truncated_waits_for_rows(tmp_path: Path) -> None:
         while session.step(1e9):
             pass
         assert run.state is state
-        assert ("file truncated" in once_text(Snapshot(run), 100)) == (state is RunState.WAITING)
+        said, is_waiting = once_text(Snapshot(run), 100), state is RunState.WAITING
+        assert [text in said for text in ("file truncated", "waiting for records")] == [is_waiting] * 2
+        # What is gone is no alert of now: neither here nor in the list of runs.
+        assert any(one.is_active for one in run.verdicts) == (content is None), said
     # However long ago: a run of last week whose file begins anew says so too.
     clock.advance(7 * 86_400)
     path.write_bytes(b"")
