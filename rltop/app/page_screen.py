@@ -58,6 +58,7 @@ MAX_FILTER_CHARS = 256
 _SKIPPED = (
     ("unreadable_files", "files unreadable"),
     ("bad_lines", "unreadable"),
+    ("cut_streams", "compressed, cut short or still being written"),
     ("cut_evaluations", "incomplete evaluations"),
     ("oversize_lines", "too long"),
     ("no_step_lines", "without a step"),

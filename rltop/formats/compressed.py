@@ -104,10 +104,14 @@ class CompressedDecoder(OuterDecoder):
 
     def finish(self) -> list[Record]:
         records = self.go_on_to_end()
+        counts = self.counts
         if self._inflater is not None and not self._is_broken:
-            self.note = f"the {self.codec} stream is truncated; all complete data was read"
-            self.counts.refuse(self.counts.lines + 1, self.note, is_lost=False)
-        return records + self._inner.finish()
+            self.note = f"the {self.codec} stream ends early: it is cut, or still being written"
+            counts.cut_streams += 1
+            counts.is_cut_off = True
+        records += self._inner.finish()
+        counts.is_cut_off = False
+        return records
 
     def reset(self, *, is_restart: bool = True) -> None:
         self._inner.reset(is_restart=is_restart)

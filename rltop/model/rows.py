@@ -147,8 +147,9 @@ class Counts(Struct, frozen=False):
     file had left; `cut_evaluations` stood, in part or whole, where a line was cut off; `partial_lines` are those of
     `bad_lines` that could be read in part; `broken_texts` are keys and texts with bytes that are no UTF-8; `recent_bad`
     are the numbers of the newest bad lines of which nothing could be used; `unread_lines` have a step and a number in
-    no form that is read, `first_unread` is one; `first_stepless` is what stands in the first row without a step, and
-    `missed_key` the key that a person has named for the step and that it lacks;
+    no form that is read, `first_unread` is one; `cut_streams` are compressed and end before their end, and while
+    `is_cut_off` what stands at the end of one is no bad line; `first_stepless` is what stands in the first row without
+    a step, and `missed_key` the key that a person has named for the step and that it lacks;
     `bar` says how far a bar of training steps is;
     `unreadable_files` belong to the stream and could not be read, `first_unreadable` names one and says why.
     """
@@ -167,6 +168,7 @@ class Counts(Struct, frozen=False):
     late_rows: int = 0
     crossed_rows: int = 0
     interleaved_rows: int = 0
+    cut_streams: int = 0
     repeated_rows: int = 0
     text_values: int = 0
     broken_texts: int = 0
@@ -183,10 +185,13 @@ class Counts(Struct, frozen=False):
     missed_key: str = ""
     first_unread: str = ""
     bar: str = ""
+    is_cut_off: bool = False
     recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
 
     def refuse(self, line: int, reason: str, *, is_lost: bool = True) -> None:
         """Count a line that cannot be read, or not to its end."""
+        if self.is_cut_off:
+            return
         self.bad_lines += 1
         if is_lost:
             self.recent_bad.append(line)
@@ -228,4 +233,4 @@ class Counts(Struct, frozen=False):
     @classmethod
     def names(cls) -> Sequence[str]:
         """Those that count something."""
-        return [name for name, about in cls._struct_fields.items() if about.default == 0]
+        return [name for name, about in cls._struct_fields.items() if type(about.default) is int]

@@ -411,6 +411,11 @@ def header_clock(snapshot: Snapshot) -> Hashable:
 
 _WORDS = (
     ("unreadable_files", "file cannot be read", "files cannot be read"),
+    (
+        "cut_streams",
+        "compressed stream is cut or still being written",
+        "compressed streams are cut or still being written",
+    ),
     ("bad_lines", "bad line", "bad lines"),
     ("cut_evaluations", "incomplete evaluation", "incomplete evaluations"),
     ("oversize_lines", "line too long", "lines too long"),
