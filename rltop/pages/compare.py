@@ -132,7 +132,8 @@ def compared_metrics(runs: Sequence[ComparedRun]) -> list[tuple[str, str]]:
 def common_metrics(runs: Sequence[Snapshot]) -> list[tuple[str, str]]:
     """Metrics that two of the runs log or more, as (name of the catalogue, key): by name where both know one.
 
-    First what the rows of the overview show, then every key that they share.
+    First what the rows of the overview show, then every key that they share; what fewer than half of them log comes
+    behind what more of them have by name.
     """
     found: dict[tuple[str, str], int] = {}
     for run in runs:
@@ -144,7 +145,9 @@ def common_metrics(runs: Sequence[Snapshot]) -> list[tuple[str, str]]:
     order = [choice.signal.metric.name for run in runs for choice in choose_key_metrics(run)]
     ranks = {name: rank for rank, name in reversed(list(enumerate([*order, *_GENERAL])))}
     shared = [one for one, number in found.items() if number >= min(2, len(runs))]
-    named = sorted((one for one in shared if one[0]), key=lambda one: ranks.get(one[0], len(ranks)))
+    named = sorted(
+        (one for one in shared if one[0]), key=lambda one: (found[one] * 2 < len(runs), ranks.get(one[0], len(ranks)))
+    )
     covered = {signal.key for one in named for run in runs if (signal := signal_in(run, one)) is not None}
     return [*named, *sorted(one for one in shared if not one[0] and one[1] not in covered)]
 
@@ -547,7 +550,8 @@ class ComparePage(RunsChartPage):
         )
         head.add(f"   {metrics.index(metric) + 1} of {units.count(len(metrics))} common metrics", "dim")
         more = moment.keys.clause("find", ": {} finds one") + moment.keys.clause("grid", ", {} draws all")
-        head.add(more if cell_width(more) < head.room else "", "dim")
+        if moment.snapshot.at_step is None:
+            head.add(more if cell_width(more) < head.room else "", "dim")
         if built is None:
             text = f"no run logs {_LOGGED.get(self.axis, 'this')} beside this metric"
             return [head.row(), text_row(text, width, moment.glyphs, "dim")]
@@ -555,6 +559,11 @@ class ComparePage(RunsChartPage):
         missing = len(runs) - len(plot.series)
         if missing:
             head.add(f"   {missing} without it", "dim")
+        at = moment.snapshot.at_step
+        if at is not None and self.axis is not Axis.STEP:
+            head.add(f"   newest values: step {units.step(at)} is shown by step alone", "warn")
+        elif at is not None and not plot.zoom.first <= at <= plot.zoom.last:
+            head.add(f"   step {units.step(at)} lies outside of it", "warn")
         counted = self.counted(runs, moment)
         return [head.row(), *self.draw(plot, counted, moment, width, height - 1, at=(top + 1, 0), unit=unit)]
 

@@ -25,7 +25,15 @@ from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
 from rltop.clock import FakeClock
 from rltop.pages.chart import Axis, Zoom
-from rltop.pages.compare import MOST_RUNS, ComparePage, build_overlay, compared_metrics, compared_runs, diverged
+from rltop.pages.compare import (
+    MOST_RUNS,
+    ComparePage,
+    build_overlay,
+    common_metrics,
+    compared_metrics,
+    compared_runs,
+    diverged,
+)
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Open, Push
 from rltop.pages.runs import RunsPage
@@ -199,6 +207,17 @@ async def test_metrics_are_matched_by_meaning_and_runs_keep_their_signs(runs: li
         assert board.size.width == SIZE[0]
 
 
+def test_what_few_of_the_compared_runs_log_is_not_what_their_chart_begins_with(tmp_path: Path) -> None:
+    for number in range(5):
+        val = {"val-core/gsm8k/acc/mean@1": 0.5} if number < 2 else {}
+        data = {"critic/rewards/mean": 0.1, "actor/entropy": 1.0, "actor/pg_loss": 0.1, **val}
+        write_rows(tmp_path / f"{number}.jsonl", ({"step": n, "data": data} for n in range(1, 60)))
+    session = session_over(*(tmp_path / f"{number}.jsonl" for number in range(5)))
+    session.drain()
+    names = [name for name, _ in common_metrics([Snapshot(run) for run in session.runs]) if name]
+    assert (names[0], names[-1]) == ("reward_mean", "val_score")
+
+
 def test_where_long_runs_part_is_found_among_a_part_of_their_records(tmp_path: Path) -> None:
     long = [
         write_run(tmp_path, name, seed, part_at=at, length=6000) for name, seed, at in (("a", 1, 0), ("b", 2, 3000))
@@ -297,6 +316,15 @@ async def test_the_cursor_stands_in_the_chart_and_the_values_are_of_its_step(run
         await press(pilot, "A")
         await pilot.click(board, offset=(start + 20, y - 3 - board.top))
         assert "aligned by step" in status_text(app)
+        app.cursor.show(50)
+        await pilot.pause()
+        assert "newest values: step 50" in page_text(app)
+        await press(pilot, "A")
+        assert app.page is not None
+        app.page.show_window(120, 180, app.moment)
+        app.cursor.show(60)
+        await pilot.pause()
+        assert "step 60 lies outside" in page_text(app)
 
 
 def app_beside(baseline: Path, *others: Path) -> RltopApp:
