@@ -20,7 +20,7 @@ from rltop.formats.console.failures import (
     error_of,
     tells_alone,
 )
-from rltop.formats.console.lines import IN_FRONT, strip_escapes
+from rltop.formats.console.lines import IN_FRONT, plain, strip_escapes
 from rltop.formats.decoder import FATAL_S
 from rltop.live.lines import (
     AT_EXIT,
@@ -358,14 +358,15 @@ class LogReader:
         return found
 
     def _line(self, raw: bytes, offset: int, records: dict[int, Record]) -> _Read:
-        text = strip_escapes(raw[:LINE_CHARS].decode("utf-8", "replace"))
-        process, rank = "", None
+        whole = strip_escapes(raw[:LINE_CHARS].decode("utf-8", "replace"))
+        process, rank, text = "", None, plain(whole)
+        stamp = whole[: len(whole) - len(text)]
         front = IN_FRONT.match(text)
         if front is not None and front.end():
             process, text = text[: front.end()].strip(), text[front.end() :]
             said = _RANK.search(front[0])
             rank = None if said is None else int(said[said.lastindex or 0])
-        return _Read(text, process, rank, clock_of(text), records.pop(offset, None), self._number, offset)
+        return _Read(text, process, rank, clock_of(stamp or text), records.pop(offset, None), self._number, offset)
 
     def _read(self, line: _Read, *, has_clock: bool) -> list[PhaseEvent]:
         text = line.text

@@ -24,6 +24,7 @@ from rltop.formats.console.lines import (
     has_step_and_number,
     mark_of,
     names_rank,
+    plain,
     read_line,
     read_pairs,
     read_stepless,
@@ -540,12 +541,12 @@ class ConsoleDecoder(Decoder):
         if hit.kind & HitKind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
         if hit.kind & HitKind.TREE:
-            text = strip_escapes(hit.line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
+            text = plain(hit.line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
             self._take_table(self._tree.take(text, hit.offset), records)
         elif (hit.kind & (HitKind.METRIC | HitKind.MORE) or _may_tell(hit)) and len(hit.line) <= MAX_METRIC_BYTES:
             self._take_line(hit, records)
         if len(hit.line) <= (MAX_LINE_BYTES if hit.kind & HitKind.TABLE else _MAX_TITLE_BYTES):
-            text = strip_escapes(hit.line.decode("utf-8", "replace"))
+            text = plain(hit.line.decode("utf-8", "replace"))
             self._take_table(self._table.take(text, hit.number, hit.offset), records)
         if hit.kind & HitKind.ERROR:
             self._note_error(hit)
@@ -634,7 +635,7 @@ class ConsoleDecoder(Decoder):
             self.counts.miss_form(strip_escapes(text).strip(), number)
 
     def _take_bar(self, line: bytes, records: list[Record]) -> None:
-        bar = read_bar(strip_escapes(line.decode("utf-8", "replace")))
+        bar = read_bar(plain(line.decode("utf-8", "replace")))
         if bar is None:
             return
         self._note_bar(bar)
@@ -653,7 +654,7 @@ class ConsoleDecoder(Decoder):
             self._bars[bar.total] = bar.done
 
     def _note_error(self, hit: Hit) -> None:
-        line = strip_escapes(hit.line[:2048].decode("utf-8", "replace"))
+        line = plain(hit.line[:2048].decode("utf-8", "replace"))
         if self._samples.take(line, hit.number):
             return
         self._causes.take(line, hit.number)

@@ -110,6 +110,7 @@ class LineMetrics:
 LAUNCHED = r"\([^()]{0,80}pid=[^()]{1,80}\)|\[[^\[\]]{0,24}[Rr]ank ?\d{1,6}\]:?|\[default\d{1,5}\]:|\d{1,5}:(?=\s)"
 """What launchers put in front of a line: Ray, SkyPilot, torchrun, mpirun."""
 IN_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
+_STAMP = regex(r"20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) ")
 
 
 def without_prefix(text: str) -> str:
@@ -119,7 +120,7 @@ def without_prefix(text: str) -> str:
 
 
 def front_of(text: str) -> str:
-    front = IN_FRONT.match(strip_escapes(text))
+    front = IN_FRONT.match(plain(text))
     return "" if front is None else front[0].strip()
 
 
@@ -138,6 +139,13 @@ def strip_escapes(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
+def plain(line: str) -> str:
+    """A line without colours, and without the time that `kubectl logs --timestamps` and `docker logs -t` put first."""
+    line = strip_escapes(line)
+    stamp = _STAMP.match(line) if line.startswith("20") else None
+    return line if stamp is None else line[stamp.end() :]
+
+
 def read_line(text: str, *, is_ended: bool = True) -> list[LineMetrics]:
     """The metrics of a line, at most one set per step that it names; empty if it is no metric line.
 
@@ -148,12 +156,12 @@ def read_line(text: str, *, is_ended: bool = True) -> list[LineMetrics]:
         return []
     is_cut = not is_ended or len(text) == CAPTURE_CHARS
     if "step:" in text:
-        found = _read_step_lines(strip_escapes(text), is_cut=is_cut)
+        found = _read_step_lines(plain(text), is_cut=is_cut)
         if found:
             return found
     if VALIDATION in text:
         return _read_validation(text)
-    text = without_prefix(strip_escapes(text))
+    text = without_prefix(plain(text))
     if "{" in text:
         one = _read_object(text, is_cut=is_cut)
         if one is not None:
@@ -272,10 +280,10 @@ def _read_validation(text: str) -> list[LineMetrics]:
     """`Initial validation metrics: {…}` of veRL: alone on its line, or broken by `pprint` into texts, one a line."""
     pieces = []
     for line in text.splitlines():
-        literal = _LITERAL.fullmatch(without_prefix(strip_escapes(line)))
+        literal = _LITERAL.fullmatch(without_prefix(plain(line)))
         if literal is not None:
             pieces.append(literal[1] or literal[2] or "")
-    whole = "".join(pieces) or without_prefix(strip_escapes(text)).replace("\n", "")
+    whole = "".join(pieces) or without_prefix(plain(text)).replace("\n", "")
     begin = whole.find(VALIDATION)
     if begin < 0:
         return []
@@ -653,7 +661,7 @@ def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> LineMetrics | Non
     Args:
         is_rest: it is known to belong to the line before it.
     """
-    text = without_prefix(strip_escapes(text)).strip().strip("|-,;").strip()
+    text = without_prefix(plain(text)).strip().strip("|-,;").strip()
     if not is_ended:
         text = _HALF.sub("", text)
     if not text or len(text) > _MAX_LOOP_CHARS:
@@ -666,7 +674,7 @@ def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> LineMetrics | Non
 
 def read_stepless(text: str) -> LineMetrics | None:
     """A line of nothing but pairs with a loss or a reward among them, which lacks a step; None for anything else."""
-    text = without_prefix(strip_escapes(text))
+    text = without_prefix(plain(text))
     front = _LOG_FRONT.match(text)
     text = text[front.end() :].strip() if front is not None else text
     found = LineMetrics(None, is_of_loop=True) if text and len(text) <= _MAX_LOOP_CHARS else None
@@ -684,7 +692,7 @@ def read_stepless(text: str) -> LineMetrics | None:
 
 def has_step_and_number(text: str) -> bool:
     """Does a line tell a loss, a reward or the like at a step, in whatever form?"""
-    text = strip_escapes(text)
+    text = plain(text)
     return len(text) <= _MAX_LOOP_CHARS and _names_step(text) and (_TOLD.search(text) or _SAID.search(text)) is not None
 
 

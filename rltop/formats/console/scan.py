@@ -66,7 +66,8 @@ NEEDLES: tuple[tuple[bytes, int], ...] = (
 """Byte strings one of which stands in every line of each kind."""
 
 
-_IN_FRONT = rb"(?:\x1b\[[0-9;]*m)*(?:\([^()\n]{0,80}pid=[^()\n]{1,60}\))?(?:\x1b\[[0-9;]*m)*"
+_STAMP = rb"(?:20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) )?"
+_IN_FRONT = _STAMP + rb"(?:\x1b\[[0-9;]*m)*(?:\([^()\n]{0,80}pid=[^()\n]{1,60}\))?(?:\x1b\[[0-9;]*m)*"
 _TITLE = regex(_IN_FRONT + rb"[ \t]*Step \d{1,15}[ \t]*(?=\n)")
 _TREE_LINE = regex(_IN_FRONT + rb" {0,24}[A-Za-z_][^\s:]{0,127}:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)")
 _BLANK = regex(_IN_FRONT + rb"[ \t]*(?=\n)")

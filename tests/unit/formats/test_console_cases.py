@@ -92,3 +92,13 @@ def test_a_recorded_dpo_log_agrees_with_the_state_file_of_the_run():
     assert {step for step, _ in printed} == {step for step, _ in state}
     shared = [cell for cell in printed.keys() & state.keys() if cell[1] == "learning_rate"]
     assert len(shared) == 16
+
+
+@each_row("case", CASES, ids=[case["file"] for case in CASES])
+def test_the_time_that_a_container_puts_before_each_line_changes_nothing(case):
+    data = (FOLDER / case["file"]).read_bytes()
+    lines = enumerate(data.splitlines(keepends=True))
+    stamped = b"".join(b"2026-11-23T17:30:00.57628356%dZ %b" % (number % 9, line) for number, line in lines)
+    (records, decoder), (again, other) = decode(data), decode(stamped)
+    assert cells_of(again) == cells_of(records)
+    assert other.failure == decoder.failure

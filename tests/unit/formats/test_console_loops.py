@@ -36,7 +36,14 @@ def plain(record):
 
 @each_row(
     "prefix",
-    ["(sweep-3, pid=2710) ", "(WorkerDict pid=99, ip=10.0.0.7) ", "[rank0]: ", "\x1b[36m(head, rank=0, pid=7)\x1b[0m "],
+    [
+        "2025-11-23T17:30:00.576283569Z ",
+        "2025-11-23T17:30:00Z [rank0]: ",
+        "(sweep-3, pid=2710) ",
+        "(WorkerDict pid=99, ip=10.0.0.7) ",
+        "[rank0]: ",
+        "\x1b[36m(head, rank=0, pid=7)\x1b[0m ",
+    ],
 )
 @each_row(
     "line", ["step 10/500 | loss: 0.2 | reward: 0.5", "{'step': 10, 'loss': 0.2, 'reward': 0.5}", "step:10 - loss:0.2"]
