@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop import __version__, units
+from rltop import __version__
 from rltop.cli.output import say
 from rltop.cli.resolve_paths import load_config, sources_of
 from rltop.cli.where import asked_of, read_path, text_of, where_of_read
@@ -170,16 +170,16 @@ def evidence(arguments: Namespace) -> int:
     now_s = Clock().wall()
     found = where_of_read(read, now_s, asked)
     logs = list(dict.fromkeys([*([found.log] if os.path.isfile(found.log) else []), *logs_beside(path)]))  # noqa: PTH113
-    ends = [_end_of(log, redactor, with_text=arguments.with_text) for log in logs]
+    left_out: Counter[str] = Counter()
+    ends = [_end_of(log, redactor, left_out, with_text=arguments.with_text) for log in logs]
     body = [
         *_section("Where it is", _where(path, found, now_s, with_text=arguments.with_text), redactor),
         *_section("Versions", list(_versions(path, logs)), redactor),
-        *_settings(path, redactor, with_text=arguments.with_text),
-        *(line for log, (lines, _) in zip(logs, ends, strict=True) for line in _section(f"End of {log}", lines)),
-        *(_section("Stacks", list(_stacks()), redactor) if arguments.stack else ()),
+        *_settings(path, redactor, left_out, with_text=arguments.with_text),
+        *(line for log, lines in zip(logs, ends, strict=True) for line in _section(f"End of {log}", lines)),
+        *(_section("Stacks", list(_stacks(left_out)), redactor) if arguments.stack else ()),
         *_section("Dumps of NCCL's flight recorder, not opened", _dumps(path), redactor),
     ]
-    left_out = sum(count for _, count in ends)
     told = _told(redactor, left_out)
     when = f"{datetime.fromtimestamp(now_s, UTC):%Y-%m-%d %H:%M:%S UTC}"
     head = [
@@ -206,11 +206,11 @@ def _where(path: str, found: Where, now_s: float, *, with_text: bool) -> list[st
     return text_of(path, found, now_s).splitlines()
 
 
-def _told(redactor: Redactor, left_out: int) -> str:
+def _told(redactor: Redactor, left_out: Counter[str]) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in redactor.counts.most_common())
     blanked = f"{redactor.counts.total()} blanked ({kinds})" if redactor.counts else "nothing was blanked"
-    lines = f"{units.count(left_out)} lines of logs left out" if left_out else "no line of a log left out"
-    return f"{blanked}, {lines}"
+    parts = ", ".join(f"{number:,} {what}" for what, number in left_out.items() if number)
+    return f"{blanked}; left out: {parts or 'nothing'}"
 
 
 def _section(title: str, lines: Sequence[str], redactor: Redactor | None = None) -> Iterator[str]:
@@ -222,15 +222,24 @@ def _section(title: str, lines: Sequence[str], redactor: Redactor | None = None)
     yield from (f"## {plain(Label.of(title).display)}", "", fence, *shown, fence, "")
 
 
-def _settings(path: str, redactor: Redactor, *, with_text: bool) -> Iterator[str]:
+def _settings(path: str, redactor: Redactor, left_out: Counter[str], *, with_text: bool) -> Iterator[str]:
     settings = settings_beside(path)
     lines = []
     for name, value in sorted(settings.values.items())[:MOST_SETTINGS]:
         shown = str(redactor.value(name, value))
         if not with_text and _PROSE.search(name) and len(shown.split()) > 1:
             shown = f"[{len(shown)} characters left out: they may be a prompt; --with-text keeps them]"
-        lines.append(f"{name} = {shown}"[:LINE_CHARS])
+            left_out["settings that may be a prompt"] += 1
+        lines.append(_cut(f"{name} = {shown}", left_out, "settings"))
+    left_out[f"settings behind the first {MOST_SETTINGS:,}"] += max(0, len(settings.values) - MOST_SETTINGS)
     yield from _section("Settings", lines)
+
+
+def _cut(line: str, left_out: Counter[str], what: str) -> str:
+    if len(line) <= LINE_CHARS:
+        return line
+    left_out[f"ends of {what} behind {LINE_CHARS} characters"] += 1
+    return f"{line[:LINE_CHARS]}…"
 
 
 def _versions(path: str, logs: Sequence[str]) -> Iterator[str]:
@@ -248,33 +257,42 @@ def _versions(path: str, logs: Sequence[str]) -> Iterator[str]:
     yield from (f"{name} {version}" for name, version in sorted(found.items()))
 
 
-def _end_of(path: str, redactor: Redactor, *, with_text: bool) -> tuple[list[str], int]:
-    """The last lines of a log, and how many were left out of them."""
+def _end_of(path: str, redactor: Redactor, left_out: Counter[str], *, with_text: bool) -> list[str]:
+    """The last lines of a log."""
     try:
         with open_regular(path) as file:
             data = last_bytes(file, LOG_BYTES)
+            before = file.tell() - len(data)
     except OSError as error:
-        return [f"cannot be read: {reason_of(error)}"], 0
+        return [f"cannot be read: {reason_of(error)}"]
     # Blanked before it is cut into lines: a key may go over several.
     whole = redactor.text(strip_escapes(data.decode("utf-8", "replace")).replace("\r\n", "\n"))
     lines = [line.rpartition("\r")[2].rstrip() for line in whole.split("\n")]
-    lines = [line for line in lines if line.strip()][-LOG_LINES:]
+    lines = [line for line in lines if line.strip()]
     kept: list[str] = []
-    gone = run = 0
+    if before or len(lines) > LOG_LINES:
+        earlier = sum(len(line.encode()) + 1 for line in lines[:-LOG_LINES])
+        kept.append(
+            f"[the last {min(LOG_LINES, len(lines))} lines; some {before + earlier:,} bytes before them are left out]"
+        )
+        left_out[f"bytes of logs before their last {LOG_LINES} lines"] += before + earlier
+        lines = lines[-LOG_LINES:]
+    run = 0
     was_frame = False
     for line in lines:
         is_frame = _FRAME.match(line) is not None
         if with_text or is_frame or was_frame or _is_of_trainer(line):
             if run:
                 kept.append(f"[{run} lines left out: they may be text of samples; --with-text keeps them]")
-            kept.append(line[:LINE_CHARS] + ("…" if len(line) > LINE_CHARS else ""))
+            kept.append(_cut(line, left_out, "lines"))
             run = 0
         else:
-            gone, run = gone + 1, run + 1
+            run += 1
+            left_out["lines of logs that may be text of samples"] += 1
         was_frame = is_frame
     if run:
         kept.append(f"[{run} lines left out: they may be text of samples; --with-text keeps them]")
-    return kept, gone
+    return kept
 
 
 def _is_of_trainer(line: str) -> bool:
@@ -294,9 +312,11 @@ def _is_of_trainer(line: str) -> bool:
     )
 
 
-def _stacks() -> Iterator[str]:
+def _stacks(left_out: Counter[str]) -> Iterator[str]:
     """Where the user's own processes of a job stand, by py-spy: without stopping them, and without values."""
-    titles = sorted(own_titles(), key=lambda each: not each[1].method)[:MOST_STACKS]
+    found = sorted(own_titles(), key=lambda each: not each[1].method)
+    titles = found[:MOST_STACKS]
+    left_out[f"stacks of processes behind the first {MOST_STACKS}"] += len(found) - len(titles)
     if not titles:
         yield "no process of Ray, vLLM or SGLang runs on this node under your name"
     for pid, title in titles:

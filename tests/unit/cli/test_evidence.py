@@ -57,7 +57,7 @@ def test_what_maintainers_ask_for_is_in_it(run: Path, capsys: pytest.CaptureFixt
         assert said in text
     said = capsys.readouterr().out
     assert "readable by you alone: 2 blanked" in said
-    assert "6 lines of logs left out" in said
+    assert "left out: 6 lines of logs that may be text of samples.\n" in said
     assert "Nothing was sent anywhere. Read it before you pass it on." in said
     assert "2 blanked" in text
 
@@ -117,11 +117,24 @@ def test_only_its_owner_may_read_it_whatever_it_was_before(run: Path) -> None:
     assert stat.S_IMODE(Path("bundle.md").stat().st_mode) == 0o600
 
 
-def test_only_the_end_of_a_log_is_in_it(run: Path) -> None:
-    (run / "train.log").write_text("".join(f"2026-08-01 12:00:00,000 INFO line {n}\n" for n in range(1000)))
+def test_only_the_end_of_a_log_is_in_it_and_what_is_not_is_said(run: Path) -> None:
+    lines = [f"2026-08-01 12:00:00,000 INFO line {n}{' x' * 300 * (n == 990)}\n" for n in range(1000)]
+    (run / "train.log").write_text("".join(lines))
+    (run / "config.json").write_text(json.dumps({f"setting_{n}": n for n in range(2_010)}))
     text = bundle(run)
     assert "INFO line 799\n" not in text
     assert "INFO line 800\n" in text
+    told = next(line for line in text.splitlines() if line.startswith("rltop "))
+    for said in (
+        f"{sum(map(len, lines[:800])):,} bytes of logs before their last 200 lines",
+        "1 ends of lines behind 400 characters",
+        "10 settings behind the first 2,000",
+    ):
+        assert said in told
+    assert "[the last 200 lines; some " in text
+    (run / "train.log").write_text(lines[0])
+    (run / "config.json").unlink()
+    assert "left out: nothing. Read it" in bundle(run)
 
 
 def test_no_answer_of_ray_is_passed_on(run: Path) -> None:
