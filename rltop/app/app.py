@@ -198,6 +198,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             marked=tuple(self.marked),
             marked_metrics=self.metric_marks.targets,
             baseline=self.options.baseline,
+            played=self.options.played,
             draw_chart=paint_chart,
             version=run.version,
         )

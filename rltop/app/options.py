@@ -27,6 +27,7 @@ class UiOptions(NamedTuple):
         lists_first: of several runs show the list first; else the first of them.
         marked: paths of the runs that are marked for comparison from the start.
         baseline: path of the run with which the others are compared; empty where there is none.
+        played: says that a recording is played back, and how fast; empty where a run is followed.
         has_details: on a wide screen what is selected stands beside lists.
         has_hints: nobody has used the screen before: say in one line how it is used, once.
     """
@@ -47,6 +48,7 @@ class UiOptions(NamedTuple):
     lists_first: bool = True
     marked: Sequence[str] = ()
     baseline: str = ""
+    played: str = ""
 
 
 TERMINAL, TERMINAL_LIGHT = "terminal", "terminal-light"

@@ -494,7 +494,7 @@ def paint_status(
 ) -> Row:
     if told:
         return RowBuilder(width, moment.glyphs).add(" ").add(clip(told, width - 2), "strong").row()
-    right: list[tuple[str, str]] = []
+    right: list[tuple[str, str]] = [(moment.played, "cursor")] if moment.played else []
     if has_name and len(moment.runs) > 1:
         right.append((clip_middle(moment.snapshot.run.name.display, width // 3), "strong"))
     if moment.left_out:

@@ -105,7 +105,8 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
         return ReplayFeed(path, speed, clock, warm_start)
 
     with _terminal(config, lambda _width, _height: ()) as guard:
-        config = config._replace(ingest=config.ingest._replace(follows_jobs=False))
+        ui = config.ui._replace(played=f"replay {units.TIMES}{speed:g}")
+        config = config._replace(ui=ui, ingest=config.ingest._replace(follows_jobs=False))
         return _run([Found(found.path, found.name)], config, open_feed, clock, Notifier(), guard)
 
 

@@ -124,7 +124,7 @@ def _show_pipe(config: Config, arguments: Namespace) -> int:
 
 
 def replay(arguments: Namespace) -> int:
-    return _play(arguments.path, name_of(arguments.path), arguments)
+    return _play(arguments.path, Label.of(f"replay {name_of(arguments.path).raw}"), arguments)
 
 
 def demo(arguments: Namespace) -> int:

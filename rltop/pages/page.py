@@ -37,6 +37,7 @@ class Moment(Struct):
         marked: paths of the runs that are compared, in the order in which they were marked.
         marked_metrics: those that are drawn in one chart, in the order in which they were marked.
         baseline: path of the run with which the others are compared; empty where there is none.
+        played: says that a recording is played back, so that nothing is newest; empty where a run is followed.
         draw_chart: whoever draws charts, `app.plot_pane.paint_chart`: no page knows a library for it.
         version: moves with everything that a page may show of the run, time aside.
     """
@@ -51,6 +52,7 @@ class Moment(Struct):
     marked: Sequence[str] = ()
     marked_metrics: Sequence[Target] = ()
     baseline: str = ""
+    played: str = ""
     draw_chart: Callable[..., Sequence[Row]] | None = None
     version: Hashable = None
 

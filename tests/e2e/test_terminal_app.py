@@ -56,6 +56,16 @@ def test_of_several_runs_the_first_frame_says_that_they_are_read(start: Start, t
     assert 0 < terminal.output.find("reading 2 runs …".encode()) < terminal.output.find(FOOTER.encode())
 
 
+def test_a_recording_that_is_played_back_says_so_on_every_page(start: Start) -> None:
+    terminal = start("plain", "replay", RECORDED, "--speed", "5", width=80, height=24)
+    terminal.until_text("LEARNING")
+    assert " replay tool_slowdown · veRL" in terminal.text
+    for key in "mtW":
+        terminal.press(key)
+        terminal.until_text({"m": "METRICS", "t": "step timing", "W": "WHERE"}[key])
+        terminal.until_text("replay ×5")
+
+
 # `q` by itself ends most of the programs below.
 @pytest.mark.parametrize("keys", ["\x03", "m/a\x1b\x1b\x1b\x1bq"])
 def test_quitting_by_a_key(start: Start, keys: str) -> None:
