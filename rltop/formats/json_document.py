@@ -29,7 +29,7 @@ from rltop.formats.rows import (
     unwrapped,
 )
 from rltop.model import Counts, FilePosition, NonFinite, Record
-from rltop.model.keys import STEP_KEYS, TIME_KEYS
+from rltop.model.keys import STEP_KEYS, TIME_KEYS, is_training_row
 from rltop.regex import regex
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ _EXPORT = ("wall_time", "step", "value")
 """What TensorBoard's download of a curve holds for each point, as JSON."""
 _CURVE_VALUES = 10
 """A list of fewer numbers may be anything: a result of each seed, or of each fold."""
+
+_STAGE = regex(
+    r"(?i)(?<![a-z])(?:pretrain(?:ing)?|sft|rm|reward_model|dpo|kto|orpo|ppo|grpo|rloo|rlvr|rlhf|rl|stage_?\d+)(?![a-z])"
+)
+"""What one after the other is done to a model."""
 
 Row = Mapping[str, object]
 
@@ -347,6 +352,23 @@ class DocumentDecoder(Decoder):
         self._rows = self._records(rows, total)
 
     def _records(self, rows: Sequence[object], total: int | None) -> Iterator[Record | None]:
+        yield from self._new_records(rows, total)
+        del self._known_rows[len(rows) :]
+        if self._repeated.ends_early():
+            yield self._last_again(rows)
+
+    def _last_again(self, rows: Sequence[object]) -> Record | None:
+        """The last row of training, where all of a document stood in the one before it, which had more."""
+        objects = [(number, unwrapped(row)) for number, row in enumerate(rows, 1) if isinstance(row, dict)]
+        is_numbered = self._has_no_step(rows)
+        for number, row in reversed(objects):
+            if is_training_row(tuple(row)):
+                record = self._record(row, number if is_numbered else None)
+                self.counts.rows -= record is not None
+                return record and record._replace(is_new_end=True)
+        return None
+
+    def _new_records(self, rows: Sequence[object], total: int | None) -> Iterator[Record | None]:
         exported = self._exported(rows)
         if exported is not None:
             yield from self._of_export(exported, rows, total)
@@ -686,12 +708,16 @@ def _rises(column: Sequence[object]) -> bool:
 def _by_column_of_rows(document: Row) -> list[Row]:
     """Rows of `{"loss": [{"step": 1, "loss": 0.5}, …], "lr": [{"step": 1, …}, …]}`, put together by their step.
 
-    Lists of which some count steps and some epochs are stages of their own, `{"dpo": […], "grpo": […]}`: the longest.
+    Lists called as stages of a training, `{"dpo": […], "grpo": […]}`, are no columns of one table: the last has the
+    newest rows. Of others of which some count steps and some epochs it is the longest.
     """
-    columns = [cast(list[Row], value) for value in document.values() if _is_row_list(value)]
+    named = {key: cast(list[Row], value) for key, value in document.items() if _is_row_list(value)}
+    columns = list(named.values())
     counters = [next((name for name in ("step", "epoch") if all(name in row for row in rows)), "") for rows in columns]
     if len(columns) < 2 or not all(counters):
         return []
+    if all(_STAGE.search(name) for name in named):
+        return columns[-1]
     if len(set(counters)) > 1:
         return max(columns, key=len)
     rows: dict[float, dict[str, object]] = {}

@@ -749,6 +749,13 @@ class RepeatedRows:
         """The next row is known to be the one that was given out at this place before."""
         self._next += 1
 
+    def ends_early(self) -> bool:
+        """Whether there were more rows than now; those are forgotten."""
+        is_early = 0 < self._next < len(self._known)
+        if is_early:
+            del self._known[self._next :]
+        return is_early
+
     def is_new(self, record: Record) -> bool:
         """Whether the next row of the file is one that was not given out at this place before."""
         mark = _mark_of(record)

@@ -111,6 +111,7 @@ class Record(NamedTuple):
         other_run: key and text by which a row that goes back names another run than those before; else empty.
         said: alerts that the training script raised through its tracker, one line each, as `Label.raw` is: unescaped.
         is_part: another row of the step before it, from a tracker that logs a step in parts.
+        is_new_end: what stood behind it in the file is gone: the training goes on from here, or has come so far again.
     """
 
     step: int
@@ -123,6 +124,7 @@ class Record(NamedTuple):
     other_run: str = ""
     said: tuple[str, ...] = ()
     is_part: bool = False
+    is_new_end: bool = False
 
 
 RECENT_LINES = 100

@@ -211,7 +211,7 @@ class Stream:
         if segment is None or last is None:
             self._start_segment()
             self._add_row(record, layout)
-        elif self._must_restart and layout.is_training:
+        elif (self._must_restart or record.is_new_end) and layout.is_training:
             self._restart(record, layout)
         elif record.step > last:
             self.finish()

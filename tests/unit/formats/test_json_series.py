@@ -117,11 +117,15 @@ def test_tables_of_rows_in_an_object_of_any_name(rows, counter):
     assert (len(found), found[12]["loss"], found[12]["acc"]) == (12, 1.0 / 12, 1.0)
 
 
-def test_the_longest_of_stages_that_count_differently(rows):
-    first = [{"step": 5 * at, "loss": 1.0 / at} for at in range(1, 4)]
-    second = [{"epoch": at / 10, "reward": at / 5} for at in range(1, 6)]
-    found = rows({"dpo": first, "grpo": second})
-    assert [row["reward"] for row in found.values()] == [at / 5 for at in range(1, 6)]
+@pytest.mark.parametrize("counter", ["step", "epoch"])
+def test_the_newest_of_stages_however_short_it_still_is(rows, counter):
+    first = [{"step": 5 * at, "loss": 1.0 / at} for at in range(1, 9)]
+    second = [{counter: at, "reward": at / 5} for at in range(1, 4)]
+    assert [row["reward"] for row in rows({"dpo": first, "grpo": second}).values()] == [0.2, 0.4, 0.6]
+    assert len(rows({"sft_stage": first, "stage_2": second})) == 3
+    # No stages: what is told of each epoch is no newer.
+    if counter == "epoch":
+        assert len(rows({"train": first, "epochs": second})) == 8
 
 
 def test_the_only_series_is_called_as_its_key(rows):

@@ -107,6 +107,19 @@ def test_documents_without_rows_are_counted(text):
     assert decoder.counts.bad_lines >= 1
 
 
+def test_a_document_that_has_fewer_of_the_same_rows_goes_on_from_its_last_one():
+    decoder, rows = DocumentDecoder(), [{"step": n, "loss": 1.0 / n} for n in range(1, 61)]
+    decoder.feed(dump({"log_history": rows}), 0, 0)
+    given = []
+    for generation, size in enumerate((25, 25, 26), 1):
+        decoder.reset()
+        given.append(decoder.feed(dump({"log_history": rows[:size]}), 0, generation))
+    assert [[(record.step, record.is_new_end) for record in records] for records in given] == [
+        [(25, True)], [], [(26, False)],
+    ]  # fmt: skip
+    assert decoder.counts.rows == 61
+
+
 def test_text_behind_the_document_is_counted_once():
     decoder = DocumentDecoder()
     decoder.feed(dump(STATE), 0, 0)
