@@ -74,7 +74,8 @@ def play(
     **metrics: Any,
 ) -> Engine:
     """Judge `records` observations of `metrics` and return the engine."""
-    engine = Engine(identity(algorithm, group_size, **(traits or {})), EngineOptions(rules=rules or {}))
+    names = [name for name in metrics if name in CATALOG]
+    engine = Engine(identity(algorithm, group_size, names, **(traits or {})), EngineOptions(rules=rules or {}))
     for one in series(records, **metrics):
         engine.observe(one)
     return engine

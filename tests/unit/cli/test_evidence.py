@@ -69,29 +69,30 @@ def test_no_secret_and_no_text_of_a_sample_is_in_it(run: Path) -> None:
     assert "[4 lines left out: they may be text of samples; --with-text keeps them]" in text
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "From memory, Ada had made an error; by default she left.",
-        "Let x_1 = 3, x_2 = 4 and y_1 = 5, so Ada has 12.",
-        "2026-08-01 12:00:02,123 INFO First rollout sample: ['<|im_start|>user Ada?'], label: 4, reward: 1",
-        "[2026-08-01 12:00:02] prompt: Who is Ada?",
-        "(RewardManager pid=7) 2026-08-01 12:00:02 INFO {'response': 'Ada was', 'score': 1}",
-        "INFO <think>Ada was",
-        "[2026-08-01 12:00:02] rollout.py:9 - Finish rollout: ['<\uff5cUser\uff5c>Who is Ada?'], label: 4, reward: 1",
-        "2026-08-01 12:00:02 INFO Generated text: Ada was",
-        "2026-08-01 12:00:02 INFO Output: Ada was",
-        "2026-08-01 12:00:02 INFO {'role': 'user', 'content': 'Who is Ada?'}",
-        "2026-08-01 12:00:02 INFO Input (Total Reward: 1.0): Who is Ada?",
-        "2026-08-01 12:00:02 INFO messages=[{'role': 'user', 'text': 'Who is Ada?'}]",
-        "2026-08-01 12:00:02 INFO [INST] Who is Ada? [/INST]",
-    ],
-)
-def test_a_sample_is_left_out_whatever_words_stand_in_it(run: Path, line: str) -> None:
-    (run / "train.log").write_text(f"{LOG}{line}\n2026-08-01 12:00:03,123 INFO prompt_length/mean: 3\n")
-    assert "Ada" not in bundle(run)
-    assert "prompt_length/mean: 3" in bundle(run)
-    assert "Ada" in bundle(run, "--with-text")
+SAMPLES = [
+    "From memory, Ada had made an error; by default she left.",
+    "Let x_1 = 3, x_2 = 4 and y_1 = 5, so Ada has 12.",
+    "2026-08-01 12:00:02,123 INFO First rollout sample: ['<|im_start|>user Ada?'], label: 4, reward: 1",
+    "[2026-08-01 12:00:02] prompt: Who is Ada?",
+    "(RewardManager pid=7) 2026-08-01 12:00:02 INFO {'response': 'Ada was', 'score': 1}",
+    "INFO <think>Ada was",
+    "[2026-08-01 12:00:02] rollout.py:9 - Finish rollout: ['<\uff5cUser\uff5c>Who is Ada?'], label: 4, reward: 1",
+    "2026-08-01 12:00:02 INFO Generated text: Ada was",
+    "2026-08-01 12:00:02 INFO Output: Ada was",
+    "2026-08-01 12:00:02 INFO {'role': 'user', 'content': 'Who is Ada?'}",
+    "2026-08-01 12:00:02 INFO Input (Total Reward: 1.0): Who is Ada?",
+    "2026-08-01 12:00:02 INFO messages=[{'role': 'user', 'text': 'Who is Ada?'}]",
+    "2026-08-01 12:00:02 INFO [INST] Who is Ada? [/INST]",
+]
+
+
+def test_a_sample_is_left_out_whatever_words_stand_in_it(run: Path) -> None:
+    rows = [f"2026-08-01 12:00:03,123 INFO prompt_length/mean: {100 + at}" for at in range(len(SAMPLES))]
+    (run / "train.log").write_text(LOG + "".join(f"{line}\n{row}\n" for line, row in zip(SAMPLES, rows, strict=True)))
+    told = bundle(run)
+    assert "Ada" not in told
+    assert [row for row in rows if row not in told] == []
+    assert bundle(run, "--with-text").count("Ada") >= len(SAMPLES)
 
 
 def test_a_setting_that_is_a_prompt_is_left_out(run: Path) -> None:

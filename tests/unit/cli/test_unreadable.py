@@ -6,12 +6,16 @@ import errno
 import gzip
 import json
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from subprocess import PIPE
+from typing import NamedTuple
 
 import pytest
 import zstandard
-from another_user import as_nobody, open_folder
 from fake_filesystem import FakeFileSystem, os_error
 from ptys import Terminal
 from tables import each_row
@@ -29,9 +33,78 @@ COMMANDS = (["check"], ["check", "--json"], ["--once"], ["--json"], ["watch"], [
 REPLAY = ["replay", "--once"]
 
 
+NOBODY = """
+import importlib, json, os, pathlib, pkgutil, re, sys
+import rltop, rltop.cli, zstandard
+for module in pkgutil.walk_packages(rltop.__path__, "rltop."):
+    if not module.name.startswith("rltop.app.") and not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+        text = pathlib.Path(sys.modules[module.name].__file__).read_text()
+        for late in re.findall(r"^ +(?:import|from) (\\w+)", text, re.MULTILINE):
+            if late in sys.stdlib_module_names:
+                importlib.import_module(late)
+os.environ["HOME"] = "/root"
+for name in ("XDG_CONFIG_HOME", "RLTOP_CONFIG"):
+    os.environ.pop(name, None)
+for line in sys.stdin:
+    out, err = os.memfd_create("out"), os.memfd_create("err")
+    child = os.fork()
+    if not child:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        code = 99
+        try:
+            code = rltop.cli.main(json.loads(line))
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(json.dumps([code, *(os.pread(each, 1 << 20, 0).decode() for each in (out, err))]), flush=True)
+"""
+"""Runs the command of each line as a user who may do nothing.
+
+The checkout and the interpreter may lie below directories that this user cannot enter, so everything is imported first,
+and each command runs in a child that gives its rights up.
+"""
+
+
+class Said(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+AsNobody = Callable[[Sequence[str]], Said]
+
+
+@pytest.fixture(scope="module")
+def as_nobody() -> Iterator[AsNobody]:
+    """Runs a command to its end as a user who is not root; skips where only root could arrange that."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    with subprocess.Popen([sys.executable, "-c", NOBODY], stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        asked, answers = process.stdin, process.stdout
+
+        def ended(words: Sequence[str]) -> Said:
+            print(json.dumps(words), file=asked, flush=True)
+            return Said(*json.loads(answers.readline()))
+
+        yield ended
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    yield from open_folder()
+    """A directory that every user can enter, as those of pytest are not."""
+    with tempfile.TemporaryDirectory(prefix="rltop-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 def put(path: Path, data: bytes = ROWS, mode: int = 0o644) -> Path:
@@ -41,7 +114,7 @@ def put(path: Path, data: bytes = ROWS, mode: int = 0o644) -> Path:
     return path
 
 
-def test_what_another_user_may_not_read_is_named_with_the_reason(folder: Path) -> None:
+def test_what_another_user_may_not_read_is_named_with_the_reason(folder: Path, as_nobody: AsNobody) -> None:
     closed = put(folder / "0700" / "m.jsonl")
     closed.parent.chmod(0o700)
     denied = put(folder / "denied.jsonl", mode=0o600)
@@ -50,26 +123,27 @@ def test_what_another_user_may_not_read_is_named_with_the_reason(folder: Path) -
     paths = [str(each) for each in (closed, closed.parent, f"{closed.parent}/*.jsonl", denied, unlisted)]
     commands = [["check", path] for path in paths] + [[*command, paths[0]] for command in COMMANDS[1:]]
     commands += [[*REPLAY, str(closed)], [*REPLAY, str(denied)]]
-    for words, said in zip(commands, as_nobody(commands), strict=True):
+    for words in commands:
+        said = as_nobody(words)
         assert said.code == EXIT_USAGE, (words, said)
         assert words[-1].removesuffix("/*.jsonl") in said.err, words
         assert "permission denied" in said.err, words
         assert said.out == "", words
 
 
-def test_among_runs_it_is_left_out_and_named_and_the_others_are_judged(folder: Path) -> None:
+def test_among_runs_it_is_left_out_and_named_and_the_others_are_judged(folder: Path, as_nobody: AsNobody) -> None:
     good = put(folder / "good" / "metrics.jsonl")
     denied = put(folder / "denied" / "metrics.jsonl", mode=0o600)
     put(folder / "closed" / "metrics.jsonl").parent.chmod(0o700)
     commands = [["check", f"{folder}/*/metrics.jsonl"], *([*command, str(folder)] for command in COMMANDS[:4])]
     both = str(good), str(denied)
     named = [["check", *both], ["--once", *both], ["watch", "--give-up", "0.001", *both]]
-    ended = as_nobody([*commands, *named])
-    for words, said in zip(commands, ended, strict=False):
+    for words in commands:
+        said = as_nobody(words)
         assert said.code == EXIT_OK, (words, said)
         assert f"{denied}: permission denied" in said.err, words
         assert ("closed: permission denied" in said.err) is (words[-1] == str(folder)), words
-    *shown, watched = ended[len(commands) :]
+    *shown, watched = map(as_nobody, named)
     for said in shown:
         assert said.code == EXIT_USAGE
         assert "good" in said.out
@@ -194,13 +268,13 @@ def test_a_directory_without_any_other_run_says_what_was_left_out(
         assert "broken symlink" in capsys.readouterr().err
 
 
-def test_what_a_run_says_of_its_rollouts_may_be_closed_to_who_looks(folder: Path) -> None:
+def test_what_a_run_says_of_its_rollouts_may_be_closed_to_who_looks(folder: Path, as_nobody: AsNobody) -> None:
     closed = put(folder / "closed" / "1.jsonl").parent
     closed.chmod(0o700)
     run = put(folder / "job" / "metrics.jsonl")
     put(run.parent / "config.yaml", f"trainer:\n  rollout_data_dir: {closed / 'below'}\n".encode())
     (run.parent / "files").mkdir(mode=0o700)
-    said = as_nobody([["--once", str(run), "--rollouts", f"{closed}/1.jsonl"], ["--once", str(run)]])
+    said = [as_nobody(["--once", str(run), *more]) for more in (["--rollouts", f"{closed}/1.jsonl"], [])]
     assert [each.code for each in said] == [EXIT_USAGE, EXIT_OK]
     assert "1.jsonl: Permission denied" in said[0].err
 

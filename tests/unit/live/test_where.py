@@ -144,7 +144,7 @@ def test_the_log_beside_the_metrics_tells_the_phase(tmp_path: Path, capsys: pyte
     assert (code, found["state"], found["phase_key"], found["source"]) == (1, "stuck", "generate", str(log))
 
 
-@each_row("case", CASES[::2], ids=lambda case: f"{case['of']}: {case['name']}")
+@each_row("case", CASES[::4], ids=lambda case: f"{case['of']}: {case['name']}")
 def test_a_folder_that_holds_the_log_alone_tells_what_the_log_does(
     case: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,7 +89,7 @@ def test_g8_batches_without_any_gradient_among_others_are_counted() -> None:
     assert alarms(play(120, grad_norm=empty_on(3, 5), reward_mean=lambda r: 0.3 + 0.004 * r)) == [], "it learns"
     warmed_up = play(120, grad_norm=lambda r: 0.0 if r <= 40 else 0.5, reward_mean=noisy(0.3))
     assert [event for event in warmed_up.events if event.part == "G8"] == [], "one stretch, as of a critic's warm-up"
-    for seed in range(5):
+    for seed in range(2):
         draw = random.Random(seed)
         solved = [
             sum(draw.random() < share for _ in range(8)) / 8 for share in draw.choices((0.0, 0.02, 0.6, 1.0), k=300)

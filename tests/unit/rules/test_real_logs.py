@@ -131,10 +131,10 @@ def test_o5_a_loss_that_leaves_its_value_loss_behind() -> None:
 def test_o5_an_error_of_values_that_grows_a_hundredfold_is_divergence_unless_rewards_have_only_begun() -> None:
     away = {"loss": lambda r: noisy(7.0, 0.2)(r) * 1.6 ** max(r - 60, 0), "grad_norm": noisy(0.5)}
     learning = play(90, Algorithm.DQN, reward_mean=lambda r: -200.0 + r + noisy(1.0)(r), **away)
-    assert first(learning, "O5").record <= 76
+    assert next(event for event in learning.events if event.rule == "O5").record <= 76
     first_reward = {"loss": lambda r: 1e-3 if r < 60 else noisy(5.0, 0.2)(r), "grad_norm": noisy(0.5)}
     found = play(90, Algorithm.DQN, reward_mean=lambda r: -200.0 + max(r - 60, 0), **first_reward)
-    assert alarms(found, "O5") == []
+    assert [event for event in found.events if event.rule == "O5"] == []
 
 
 def test_o1_a_gradient_that_swings_by_a_factor_of_ten_has_no_spikes() -> None:
