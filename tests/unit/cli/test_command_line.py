@@ -98,7 +98,7 @@ def test_a_file_without_metrics_is_3_with_a_whole_document(
     assert run(["--once", path], capsys)[0] == 3
 
 
-@pytest.mark.parametrize("behind", ["Training finished!\n", "Training finished!\nKilled\n", ""])
+@each_row("behind", ["Training finished!\n", "Training finished!\nKilled\n", "Killed\n", ""])
 def test_check_and_where_say_alike_how_a_console_log_ends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], behind: str
 ) -> None:
@@ -106,11 +106,10 @@ def test_check_and_where_say_alike_how_a_console_log_ends(
     path.write_text("".join(f"step:{step} - loss:0.5 - reward:0.25\n" for step in range(40)) + behind)
     os.utime(path, (1e9, 1e9))
     state = json.loads(run(["check", "--json", path], capsys)[1])["state"]
-    where = json.loads(run(["where", "--json", path], capsys)[1])["state"]
-    expected = {"": ("ended", "ended")}.get(
-        behind, ("died", "dead") if "Killed" in behind else ("finished", "finished")
-    )
-    assert (state, where) == expected
+    where = json.loads(run(["where", "--json", path], capsys)[1])
+    expected = {"": ("ended", "ended"), "Killed\n": ("died", "dead")}.get(behind, ("finished", "finished"))
+    assert (state, where["state"]) == expected
+    assert ("killed" in (where["cause"] or "").casefold()) == ("Killed" in behind)
 
 
 @pytest.mark.parametrize(
@@ -462,7 +461,7 @@ def test_progress_is_drawn_on_a_terminal_and_wiped_away(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_stream, "LONG_S", 0.0)
-    monkeypatch.setattr(run_stream, "_TELLING_S", 0.0)
+    monkeypatch.setattr(run_stream, "TELLING_S", 0.0)
     monkeypatch.setattr(session_module, "WATCHED_MS", 0.1)
     path = rows(tmp_path / "a run" / "metrics.jsonl", 800)
     expected = run([*words, path], capsys)
