@@ -118,7 +118,7 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file}: larger than {_LARGEST_TOML // 1024} KiB", "name a TOML file of settings")
     try:
         text = data.decode("utf-8")
-        simple = _simple_toml(text)
+        simple = simple_toml(text)
         if simple is not None:
             return simple
         import tomllib  # noqa: PLC0415 - a theme can be read without
@@ -143,7 +143,7 @@ def _float(text: str) -> float:
     return value
 
 
-def _simple_toml(text: str) -> dict[str, Any] | None:
+def simple_toml(text: str) -> dict[str, Any] | None:
     """TOML of tables of texts and flags, such as a theme; None where there may be anything else in it.
 
     Importing `tomllib` takes a twentieth of the time to the first frame, which needs nothing but a theme.

@@ -95,20 +95,20 @@ class FakeFileSystem(FileSystem):
 
     def stat(self, target: str | int) -> FileStat:
         self._answer("stat", target)
-        node = self._node(target)
+        node = self.node_of(target)
         size = len(node.data) if node.stale_size is None else min(node.stale_size, len(node.data))
         return FileStat(size, node.inode, 1, len(node.names), node.mtime_ns, node.mode)
 
     def open(self, path: str) -> int:
         self._answer("open", path)
-        node = self._node(path)
+        node = self.node_of(path)
         self._next_handle += 1
         self.handles[self._next_handle] = node
         return self._next_handle
 
     def read_at(self, handle: int, size: int, offset: int) -> bytes:
         self._answer("read", handle)
-        node = self._node(handle)
+        node = self.node_of(handle)
         limit = len(node.data) if node.stale_size is None else min(node.stale_size, len(node.data))
         size = min(size, self.longest_read or size, max(0, limit - offset))
         data = bytearray(node.data[offset : offset + size])
@@ -146,7 +146,7 @@ class FakeFileSystem(FileSystem):
         if self.denied and isinstance(target, str):
             raise os_error(errno.EACCES)
 
-    def _node(self, target: str | int) -> Node:
+    def node_of(self, target: str | int) -> Node:
         if isinstance(target, int):
             return self.handles[target]
         node = self.names.get(self.realpath(target))

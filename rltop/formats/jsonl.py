@@ -113,7 +113,7 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-_FEW_BYTES = 1 << 17
+FEW_BYTES = 1 << 17
 """So much, ten rows of 300 keys, is parsed by the standard library sooner than orjson is imported."""
 _STEP_KEY_SETTLED = 4
 """Rows with the same step key until no other is looked for: the first rows may be a header or a summary."""
@@ -139,7 +139,7 @@ class JsonlDecoder(Decoder):
         self.counts = Counts()
         self.envelope: Envelope = ""
         self._loads: Loads = ready_loads
-        self._left = math.inf if self.options.is_hurried else _FEW_BYTES
+        self._left = math.inf if self.options.is_hurried else FEW_BYTES
         self._framer = LineFramer(self.counts)
         self._builder = RecordBuilder(self.counts, self.options.step_key, _STEP_KEY_SETTLED)
         self._stepless: list[tuple[Row, FilePosition]] = []

@@ -35,7 +35,7 @@ FIRST_ROWS = 32
 """Rows at the end that are shown first of all: the steps of the timing strip, and about 10 ms."""
 LONG_S = 1.0
 """What takes longer is worth a bar and the time left."""
-_TELLING_S, _TELLING_SHARE = 0.4, 0.01
+TELLING_S, _TELLING_SHARE = 0.4, 0.01
 """Before that nobody can tell how fast a file is read."""
 
 
@@ -46,7 +46,7 @@ def seconds_left(spent_s: float, share: float | None, from_share: float = 0.0) -
         share: how much of the whole has been done; None when all has.
         from_share: how much had been done at the beginning of that time.
     """
-    if share is None or share - from_share < _TELLING_SHARE or spent_s < _TELLING_S:
+    if share is None or share - from_share < _TELLING_SHARE or spent_s < TELLING_S:
         return None
     left_s = spent_s * (1.0 - share) / (share - from_share)
     return left_s if spent_s + left_s > LONG_S else None

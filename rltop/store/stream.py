@@ -122,7 +122,7 @@ def _add_block(buckets: list[_OpenBucket], block: Block, column: int, stride: in
 
 _RECALLED_KEPT = 64
 _SAID_KEPT = 256
-_SEGMENTS_KEPT = 64
+SEGMENTS_KEPT = 64
 """Segments kept apart; the oldest ones are joined: two writers in one file make a restart of every row."""
 
 
@@ -256,7 +256,7 @@ class Stream:
             self.segments[-1].end()
             number = self.segments[-1].number + 1
         self.segments.append(Segment(number, self.options.head_rows))
-        if self._is_bounded and len(self.segments) > _SEGMENTS_KEPT:
+        if self._is_bounded and len(self.segments) > SEGMENTS_KEPT:
             self._join_oldest()
 
     def _join_oldest(self) -> None:

@@ -18,7 +18,7 @@ THEMES = {
 
 @each_row("name", sorted(THEMES))
 def test_a_theme_needs_no_tomllib(name: str) -> None:
-    assert resources._simple_toml(THEMES[name]) == tomllib.loads(THEMES[name])
+    assert resources.simple_toml(THEMES[name]) == tomllib.loads(THEMES[name])
 
 
 _PIECES = st.sampled_from((
@@ -34,7 +34,7 @@ _PIECES = st.sampled_from((
 @example('[a]\nb = "x"\n[a]\n')
 @example('[a]\n[b]\na = "x" # why\n')
 def test_what_is_read_simply_is_what_tomllib_reads(text: str) -> None:
-    simple = resources._simple_toml(text)
+    simple = resources.simple_toml(text)
     if simple is not None:
         assert simple == tomllib.loads(text)
 
@@ -45,6 +45,6 @@ def test_a_damaged_theme_is_read_as_tomllib_reads_it(data: st.DataObject) -> Non
     text = THEMES[data.draw(st.sampled_from(sorted(THEMES)))]
     place = data.draw(st.integers(0, len(text)))
     text = text[:place] + data.draw(_PIECES) + text[place + data.draw(st.integers(0, 3)) :]
-    simple = resources._simple_toml(text)
+    simple = resources.simple_toml(text)
     if simple is not None:
         assert simple == tomllib.loads(text)

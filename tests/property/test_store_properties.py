@@ -129,7 +129,7 @@ def restarted_runs(draw, max_rows=80):
 
 
 def with_segments_kept(monkeypatch, kept, run, options=None):
-    monkeypatch.setattr(stream_module, "_SEGMENTS_KEPT", kept)
+    monkeypatch.setattr(stream_module, "SEGMENTS_KEPT", kept)
     return stream_of(run, options)
 
 

@@ -51,7 +51,7 @@ NEWEST_BYTES = 8 * 1024 * 1024
 """How much of the end of a large file is looked through before its beginning."""
 MAX_STEP_BYTES = 512 * 1024 * 1024
 """What is read for one step; more than any step of any trainer holds, unless the file has no order at all."""
-_NEAR_BYTES = 64 * 1024
+NEAR_BYTES = 64 * 1024
 """Stretches of a step that are no farther apart are kept as one; rows of other steps between them are passed over."""
 _MAX_STRETCHES = 500_000
 
@@ -84,7 +84,7 @@ class _Pass:
         while self.at < end and not self.is_done:
             file.seek(self.at)
             data = file.read(
-                PIECE_BYTES if self.stop is None else min(PIECE_BYTES, max(self.stop - self.at, _NEAR_BYTES))
+                PIECE_BYTES if self.stop is None else min(PIECE_BYTES, max(self.stop - self.at, NEAR_BYTES))
             )
             at, self.at = self.at, self.at + len(data)
             for line, start in self._framer.feed(data, at):
@@ -191,7 +191,7 @@ class LinesDump(RolloutSource):
             insort(self.steps, step)
             return
         first, last = known[-1]
-        is_near = 0 <= start - last <= _NEAR_BYTES
+        is_near = 0 <= start - last <= NEAR_BYTES
         if is_near or (self._count >= _MAX_STRETCHES and start >= first):
             known[-1] = (first, stop)
         else:

@@ -48,14 +48,14 @@ LINES = [
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What reads the lines: that of a short file, or that of a long one."""
     if request.param == "orjson":
-        monkeypatch.setattr(jsonl, "_FEW_BYTES", 1)
+        monkeypatch.setattr(jsonl, "FEW_BYTES", 1)
     return str(request.param)
 
 
 @each_row("line", LINES, ids=range(len(LINES)))
 def test_a_parser_in_a_hurry_reads_the_same(line, monkeypatch):
     soon, soon_counts = decode(line)
-    monkeypatch.setattr(jsonl, "_FEW_BYTES", 1)
+    monkeypatch.setattr(jsonl, "FEW_BYTES", 1)
     fast, fast_counts = decode(line)
     assert fast_counts.first_bad_reason == soon_counts.first_bad_reason
     assert [row(record) for record in soon] == [row(record) for record in fast]

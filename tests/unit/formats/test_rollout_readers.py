@@ -308,7 +308,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "NEWEST_BYTES", 2048)
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 4096)
     monkeypatch.setattr("rltop.formats.decoder.MAX_LINE_BYTES", 4096)
-    monkeypatch.setattr(lines, "_NEAR_BYTES", 64)
+    monkeypatch.setattr(lines, "NEAR_BYTES", 64)
 
 
 def test_the_newest_rows_of_a_large_file_are_known_first(tmp_path: Path, small_pieces: None) -> None:
@@ -334,7 +334,7 @@ def test_however_a_file_grows_every_row_is_found_once(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]], cuts: list[int]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, size in (("PIECE_BYTES", 256), ("NEWEST_BYTES", 1024), ("MAX_LINE_BYTES", 2048), ("_NEAR_BYTES", 64)):
+        for name, size in (("PIECE_BYTES", 256), ("NEWEST_BYTES", 1024), ("MAX_LINE_BYTES", 2048), ("NEAR_BYTES", 64)):
             patch.setattr(lines, name, size)
         patch.setattr("rltop.formats.decoder.MAX_LINE_BYTES", 2048)
         data = lines_of(

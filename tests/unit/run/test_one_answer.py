@@ -34,6 +34,7 @@ from rltop.pages.run_entry import Entries, state_cell
 from rltop.rows.glyphs import UNICODE
 from rltop.run.places import Found, name_of
 from rltop.run.run import Run
+from rltop.run.run_stream import Judging, RunStream
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 
@@ -189,7 +190,7 @@ def test_a_second_that_goes_by_moves_the_clocks_alone(tmp_path: Path, monkeypatc
 
         monkeypatch.setattr(owner, name, count)
 
-    for owner, name in ((Run, "_failure"), (Run, "_state"), (Run, "_found"), (overview, "build_overview")):
+    for owner, name in ((RunStream, "state_knowing"), (Judging, "standing"), (overview, "build_overview")):
         counted(owner, name)
 
     def painted(page: OverviewPage) -> list[str]:

@@ -66,11 +66,11 @@ def test_a_name_that_the_folder_gives_to_another_file_is_reported(reopened: Scen
     old = reopened.fs.names[PATH]
     reopened.fs.rename(PATH, PATH + ".1")
     new = reopened.fs.write(PATH, OTHER)
-    node_of = reopened.fs._node
-    reopened.fs._node = lambda target: old if target == PATH else node_of(target)  # type: ignore[method-assign]
+    node_of = reopened.fs.node_of
+    reopened.fs.node_of = lambda target: old if target == PATH else node_of(target)  # type: ignore[method-assign]
     reopened.poll(times=70)
     assert new.inode != old.inode
     assert "newer file" in reopened.tail.status.message
-    reopened.fs._node = node_of  # type: ignore[method-assign]
+    reopened.fs.node_of = node_of  # type: ignore[method-assign]
     reopened.settle()
     assert reopened.text(1) == OTHER
