@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from fake_filesystem import FakeFileSystem
+from programs import said_here
 from tables import each_row
 
 from rltop.cli import main
@@ -507,11 +508,8 @@ def test_a_command_may_run_rltop_itself(tmp_path: Path) -> None:
     path.write_text(rows(40, range(38, 41)) + FINAL)
     os.utime(path, (0, 0))
     explain = f'{sys.executable} -m rltop check --explain "$RLTOP_RULE" "$RLTOP_PATH"'
-    done = subprocess.run(
-        [sys.executable, "-m", "rltop", "watch", str(path), "--on-crit", f"({explain}; echo $?) > {tmp_path}/said"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (1, "")
+    code, _, err = said_here("watch", str(path), "--on-crit", f"({explain}; echo $?) > {tmp_path}/said")
+    assert (code, err) == (1, "")
     said = (tmp_path / "said").read_text()
     assert "alert" in said and "since step 38" in said and said.endswith("\n1\n")
 

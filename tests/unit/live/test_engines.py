@@ -266,19 +266,18 @@ def test_names_are_spelled_once() -> None:
     assert all(LINES.findall(b"\n" + name.encode() + b"{} 1") for name in NAMES)
 
 
-@pytest.mark.alone
 def test_two_megabytes_cost_a_fraction_of_parsing_them_whole() -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     other = "".join(f'ray_component_cpu_percentage{{Component="worker",pid="{n}"}} {n}\n' for n in range(6_000))
     text = other.encode() + vllm() + (HERE / "sglang_0.5.23.prom").read_bytes()
     list(samples(text, LINES, NAMES))
-    began = time.perf_counter()
+    began = time.thread_time()
     found = list(samples(text, LINES, NAMES))
-    chosen_s = time.perf_counter() - began
-    began = time.perf_counter()
+    chosen_s = time.thread_time() - began
+    began = time.thread_time()
     list(text_string_to_metric_families(text.decode()))
-    whole_s = time.perf_counter() - began
+    whole_s = time.thread_time() - began
     assert len(found) > 10
     assert chosen_s < whole_s / 8
 

@@ -241,6 +241,7 @@ def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, m
     scanner.start()
     for _ in range(200):
         has_news.wait(0.05)
+        has_news.clear()
         session.step(10.0)
         if "3 files read" in session.runs[0].main.state_note:
             break
@@ -252,6 +253,7 @@ def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, m
         if len(session.runs) == 5:
             break
         has_news.wait(0.05)
+        has_news.clear()
         session.step(10.0)
     scanner.close()
     session.drain()

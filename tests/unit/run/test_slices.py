@@ -83,7 +83,7 @@ def test_a_file_that_is_many_times_its_size_is_unpacked_in_slices(codec: str, wh
 @pytest.mark.parametrize("codec", ["gz", "zst"])
 def test_no_more_of_such_a_file_is_held_than_a_few_pieces(codec: str, tmp_path: Path) -> None:
     path = tmp_path / f"metrics.jsonl.{codec}"
-    path.write_bytes(PACKED[codec](ROW * (40_000_000 // len(ROW))))
+    path.write_bytes(PACKED[codec](ROW * (28_000_000 // len(ROW))))
     session = opened(path)
     tracemalloc.start()
     try:

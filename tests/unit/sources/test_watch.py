@@ -28,7 +28,7 @@ def until_still(woken: threading.Event) -> None:
     """Wait until the last that the kernel has to tell of a change has come."""
     while woken.is_set():
         woken.clear()
-        woken.wait(0.2)
+        woken.wait(0.5)
 
 
 def test_a_change_wakes_and_reading_does_not(tmp_path: Path, watcher: Watcher) -> None:
