@@ -1,15 +1,12 @@
-"""The lines by which trainers and engines tell what they are at: a row for each, data that `log` reads by.
-
-Every pattern was taken from the code that prints the line. Groups: `name` of a phase, `took` (seconds), `step`, `total`
-(steps of the run), `every` (so many steps), `done` and `of` (a count), `gone` and `left` (a count told by its parts),
-`running`, `rate`.
-"""
+"""The lines by which trainers and engines tell what they are at: the rows of `lines.txt`, data that `log` reads by."""
 
 from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 
 from rltop.formats.console.failures import DONE
 from rltop.regex import regex
@@ -60,7 +57,7 @@ PHASES = {
     "checkpoint": "saving a checkpoint",
 }
 """Key of a phase, and what is said of it."""
-FOR_SAMPLES, FOR_POLICY = "waiting for samples", "waiting for a policy version"
+FOR_SAMPLES = "waiting for samples"
 
 WRAPS = frozenset({"step", "train_wait", "train", "train_critic_and_policy", "_trainer_side_validate"})
 """Timers around others: they tell the phase where none inside them is open."""
@@ -70,9 +67,7 @@ class LinePattern(NamedTuple):
     """One kind of line.
 
     Attributes:
-        sign: stands in every such line, and in few others: looked for before the pattern.
-        key: key of the phase; empty where the name in the line tells it.
-        words: said of the phase instead of what is said of the key.
+        key: of the phase; empty where the name in the line tells it.
     """
 
     of: str
@@ -83,189 +78,21 @@ class LinePattern(NamedTuple):
     words: str = ""
 
 
-def _rows(
-    of: str, *rows: tuple[str, str, Act] | tuple[str, str, Act, str] | tuple[str, str, Act, str, str]
-) -> list[LinePattern]:
-    return [LinePattern(of, row[0], regex(row[1]), *row[2:]) for row in rows]
-
-
 _NUMBER = r"\d{1,12}(?:\.\d{0,12})?"
 
-LINES: tuple[LinePattern, ...] = tuple(
-    _rows(
-        "slime, miles",
-        ("Timer ", r"\bTimer (?P<name>[\w/.-]+) start\s*$", Act.BEGIN),
-        ("Timer ", rf"\bTimer (?P<name>[\w/.-]+) end \(elapsed: (?P<took>{_NUMBER})s\)", Act.END),
-        ("num_rollout ", r"^\s*num_rollout \.{3,} (?P<total>\d+)\s*$", Act.TOTAL),
-        ("'perf/train_time'", r"\bperf (?P<step>\d+): \{.{0,4096}'perf/train_time'", Act.TRAINED),
-    )
-    + _rows(
-        "SkyRL",
-        ("Started: '", r"\bStarted: '(?P<name>[^']+)'", Act.BEGIN),
-        ("Finished: '", rf"\bFinished: '(?P<name>[^']+)', time cost: (?P<took>{_NUMBER})s", Act.END),
-    )
-    + _rows(
-        "NeMo-RL",
-        ("▶ Setting up", r"▶ Setting up", Act.ENTER, "setup"),
-        ("▶ Preparing batch", r"▶ Preparing batch", Act.ENTER, "generate", "preparing the batch"),
-        ("▶ Generating", r"▶ Generating responses for batch of size (?P<of>\d+)", Act.ENTER, "generate"),
-        ("▶ Processing rewards", r"▶ Processing rewards", Act.ENTER, "reward"),
-        ("▶ Computing advantages", r"▶ Computing advantages", Act.ENTER, "reward", "computing advantages"),
-        ("logprob", r"▶ (?:Preparing for (?:teacher )?logprob|Computing (?:teacher )?logprobs)", Act.ENTER, "logprob"),
-        ("training...", r"▶ Preparing for training", Act.ENTER, "train", "preparing to train"),
-        ("▶ Training", r"▶ Training policy", Act.ENTER, "train"),
-        ("▶ Taking", r"▶ Taking a training step", Act.ENTER, "train"),
-        ("▶ Starting validation", r"▶ Starting validation at step", Act.ENTER, "validation"),
-        ("Saving checkpoint for step", r"\bSaving checkpoint for step \d+", Act.ENTER, "checkpoint"),
-        ("refit", r"🔄 (?:Coordinating with trajectory collector|Performing policy gen)", Act.ENTER, "weight_sync"),
-        ("🔄 Refitting", r"🔄 Refitting policy generation", Act.ENTER, "weight_sync"),
-        ("replay buffer...", r"📦 Sampling from replay buffer", Act.ENTER, "generate", FOR_SAMPLES),
-        ("Waiting for replay buffer", r"⏳ Waiting for replay buffer", Act.ENTER, "generate", FOR_SAMPLES),
-        ("Wait iteration", r"\bWait iteration \d+: buffer_size=(?P<done>\d+)", Act.COUNT, "generate", FOR_SAMPLES),
-        ("Pausing collection", r"⏸️? ?Pausing collection for refit", Act.ENTER, "weight_sync", FOR_POLICY),
-        ("Refit completed", r"Refit completed, resuming collection", Act.LEAVE),
-        ("= Step ", r"={5,} Step (?P<step>\d+)/(?P<total>\d+) ={5,}", Act.NEXT),
-        ("Total step time", rf"• Total step time: (?P<took>{_NUMBER})s", Act.STEP),
-    )
-    + _rows(
-        "prime-rl",
-        ("inflight", r"Train batch (?P<done>\d+)/(?P<of>\d+) (?P<rest>.*?); \d+ inflight", Act.COUNT, "generate"),
-        ("Pausing dispatcher", r"Pausing dispatcher .*Waiting for new policy", Act.ENTER, "weight_sync", FOR_POLICY),
-        ("Orchestrator paused", r"Orchestrator paused: waiting for trainer", Act.ENTER, "weight_sync", FOR_POLICY),
-        ("Resuming dispatcher", r"\bResuming dispatcher", Act.LEAVE),
-        ("Starting evals", r"\bStarting evals in ", Act.ENTER, "validation"),
-        ("Eval @", r"\bEval @ step", Act.LEAVE),
-        ("Saving checkpoint at", r"\bSaving checkpoint at step \d+", Act.ENTER, "checkpoint"),
-        ("Writing final checkpoint", r"\bWriting final checkpoint", Act.ENTER, "checkpoint"),
-        ("final broadcast", r"Waiting for the trainer's final broadcast", Act.ENTER, "weight_sync", FOR_POLICY),
-        ("Waiting for training batch", r"\bWaiting for training batch to arrive", Act.ENTER, "generate", FOR_SAMPLES),
-        ("forward and backward", r"\bStarting forward and backward pass", Act.ENTER, "train"),
-        ("policy weights", r"\bBroadcasting startup policy weights", Act.ENTER, "weight_sync"),
-        ("weights to step", r"\bUpdating weights to step", Act.ENTER, "weight_sync"),
-        ("weights to step", r"\bUpdated weights to step", Act.LEAVE),
-        ("inference pool", r"Waiting for \w+ inference pool to be ready", Act.ENTER, "setup", "waiting for engines"),
-        ("inference pool ready", r"inference pool ready", Act.LEAVE),
-        ("Starting orchestrator", r"\bStarting orchestrator \(", Act.ENTER, "setup"),
-        ("training loop", r"\bStarting training loop", Act.LEAVE),
-        ("Starting RL trainer", r"\bStarting RL trainer in", Act.ENTER, "setup"),
-        ("Step ", r"\bStep (?P<step>\d+) \| +[\d hms.]+ \| ", Act.STEP),
-    )
-    + _rows(
-        "veRL",
-        (
-            "pending: ",
-            r"pending: (?P<left>\d+), running: (?P<running>\d+), finished: (?P<done>\d+), failure: (?P<gone>\d+)",
-            Act.COUNT,
-            "generate",
-        ),
-        ("total_generated_samples", r"'count/total_generated_samples': (?P<done>\d+)", Act.COUNT, "generate"),
-        ("[ShouldPause]", r"\[ShouldPause\]\s+due to full queue", Act.ENTER, "train", "waiting for training"),
-        ("[ShouldPause]", r"\[ShouldPause\]\s+due to staleness_samples", Act.ENTER, "weight_sync", FOR_POLICY),
-        ("[ShouldPause]", r"\[ShouldPause\]\s+resume", Act.LEAVE),
-        ("local_global_step_folder", r"\blocal_global_step_folder: ", Act.ENTER, "checkpoint"),
-        ("Saving checkpoint to", r"\bSaving checkpoint to:? ", Act.ENTER, "checkpoint"),
-        ("_freq': ", r"^\W*'(?:test|save)_freq': (?P<every>\d+)\b", Act.PERIOD),
-        ("test_gen_batch meta", r"\btest_gen_batch meta info: ", Act.ENTER, "validation"),
-        ("validation generation end", r"\bvalidation generation end", Act.ENTER, "validation"),
-        ("Initial validation metrics", r"\bInitial validation metrics", Act.LEAVE),
-        ("=== START", r"\b(?P<name>_trainer_side_validate) === START ===", Act.BEGIN, "validation"),
-        ("=== END", rf"\b(?P<name>_trainer_side_validate) === END ===.*?total: (?P<took>{_NUMBER})s", Act.END),
-        ("Dumped generations", r"\bDumped generations to ", Act.PULSE),
-    )
-    + _rows(
-        "OpenRLHF",
-        ("experience making", r"Starting experience making with \d+ samples", Act.ENTER, "logprob"),
-        ("Experience making", r"Experience making completed in", Act.LEAVE),
-        ("Evaluation start", r"⏰ Evaluation start time", Act.ENTER, "validation"),
-        ("async evaluation", r"\bStarting async evaluation", Act.ENTER, "validation"),
-        ("valuation completed", r"\b(?:Async e|E)valuation completed", Act.LEAVE),
-    )
-    + _rows(
-        "ROLL",
-        ("pipeline step", r"\bpipeline step (?P<step>\d+) start", Act.NEXT),
-        ("pipeline step", r"\bpipeline step (?P<step>\d+) finished", Act.STEP),
-        ("start sampling", r"\bstart sampling, global_step=\d+ batch_size=(?P<of>\d+)", Act.ENTER, "generate"),
-    )
-    + _rows(
-        "TRL",
-        (
-            "[score] scored",
-            rf"\[score\] scored \d+ samples in (?P<took>{_NUMBER})s",
-            Act.PULSE,
-            "generate",
-            FOR_SAMPLES,
-        ),
-        ("for sample", r"\bwaited [\d.]+s for sample \(qsize=", Act.PULSE),
-        ("Weight sync: ", r"\bWeight sync: (?:pausing|pause took|transferring|resuming)", Act.ENTER, "weight_sync"),
-        ("Weight sync: done", r"\bWeight sync: done", Act.LEAVE),
-    )
-    + _rows(
-        "AReaL",
-        (
-            "rollout. ",
-            r"(?:Submit|Enqueue) rollout\. (?P<rest>enqueued: \d+), running: \d+, "
-            r"(?P<also>accepted: \d+, rejected: \d+)",
-            Act.COUNT,
-            "generate",
-        ),
-        ("Rollout results", r"\bRollout results are ready!", Act.ENTER, "train"),
-        ("Train step", r"\bTrain step (?P<step>\d+)/(?P<total>\d+) done\.", Act.STEP),
-    )
-    + _rows(
-        "Trinity-RFT",
-        ("Sample data", r"\bSample data for step \d+ started\.", Act.ENTER, "generate", FOR_SAMPLES),
-        ("Training at step", r"\bTraining at step \d+ started\.", Act.ENTER, "train"),
-        ("Training at step", r"\bTraining at step (?P<step>\d+) finished\.", Act.STEP),
-        ("sync_weights at step", r"\bTrainer sync_weights at step \d+ started\.", Act.ENTER, "weight_sync"),
-        ("sync_weights at step", r"\bTrainer sync_weights at step \d+ finished\.", Act.LEAVE),
-        ("Saving checkpoint at", r"\bSaving checkpoint at step \d+", Act.ENTER, "checkpoint"),
-        ("Trainer finished", r"> Trainer finished\.", Act.FINISH),
-    )
-    + _rows(
-        "EasyR1",
-        ("Start generating", r"\bStart generating batch\.\.\.", Act.ENTER, "generate"),
-        ("Finish generating", r"\bFinish generating\.", Act.LEAVE),
-        ("Start validation", r"\bStart validation\.\.\.", Act.ENTER, "validation"),
-        ("Finish validation", r"\bFinish validation\.", Act.LEAVE),
-    )
-    + _rows(
-        "tinker",
-        ("waiting for rollouts", r"waiting for rollouts \((?P<done>\d+)/(?P<of>\d+) groups", Act.COUNT, "generate"),
-    )
-    + _rows(
-        "vLLM",
-        (
-            "% Completed |",
-            r"Loading \w+ checkpoint shards: +\d+% Completed \| (?P<done>\d+)/(?P<of>\d+)",
-            Act.COUNT,
-            "setup",
-        ),
-        (
-            "generation throughput",
-            rf"Engine (?P<name>\d+): .*Avg generation throughput: (?P<rate>{_NUMBER}) tokens/s, "
-            r"Running: (?P<running>\d+) reqs, Waiting: (?P<left>\d+) reqs"
-            rf"(?:.*?KV cache usage: (?P<cache>{_NUMBER})%)?",
-            Act.ENGINE,
-        ),
-        ("Loading safetensors", r"Loading safetensors checkpoint shards", Act.PULSE),
-    )
-    + _rows(
-        "SGLang",
-        (
-            "#running-req",
-            r"Decode batch(?P<name>[^,#]*).*#running-req: (?P<running>\d+)"
-            rf".*token usage: (?P<usage>{_NUMBER})"
-            rf".*gen throughput \(token/s\): (?P<rate>{_NUMBER}), #queue-req: (?P<left>\d+)",
-            Act.ENGINE,
-        ),
-    )
-    + _rows(
-        "Ray",
-        ("local Ray instance", r"Started a local Ray instance", Act.ENTER, "setup"),
-        ("to Ray cluster", r"Connected to Ray cluster", Act.ENTER, "setup"),
-    )
-    + [LinePattern(of, sign, pattern, Act.FINISH) for of, sign, pattern in DONE]
-)
+
+def _lines() -> Iterator[LinePattern]:
+    """The rows of `lines.txt`, and what tells that a run is done."""
+    for section in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").split("\n\n[")[1:]:
+        of, *rows = section.splitlines()
+        for row in rows:
+            act, sign, key, words, pattern = row.split(" | ", 4)
+            whole = regex(pattern.replace("{number}", _NUMBER))
+            yield LinePattern(of.removesuffix("]"), sign, whole, Act[act.upper()], key.strip("-"), words.strip("-"))
+    yield from (LinePattern(of, sign, pattern, Act.FINISH) for of, sign, pattern in DONE)
+
+
+LINES = tuple(_lines())
 
 BAR = regex(
     r"(?P<title>[^|]{0,120}?):?\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<of>\d{1,12})\s*"
