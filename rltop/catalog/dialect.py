@@ -20,12 +20,6 @@ from rltop.model import Algorithm, Signal, Traits
 from rltop.regex import regex
 from rltop.structs import NamedTuple, Struct
 
-NESTED = "nested"
-"""Envelope of rows like `{"step": 1, "data": {…}}`. Any other envelope is the name of the step key."""
-
-FLAT = "flat"
-"""Envelope of rows whose keys stand beside a step key that is not known by name."""
-
 
 class Alias(NamedTuple):
     """One spelling of one metric: `value = scale * raw + shift`.
@@ -166,8 +160,7 @@ class Fingerprint(NamedTuple):
 
     Matches if every pattern of `all_of`, at least one of `any_of` (when given) and none of `none_of` is present among
     the keys of the first records, and the keys of `in_order` first appeared in that order (two trainers may write the
-    same keys in another order). `envelope`, when given, names the acceptable outer forms of a row: see `NESTED`.
-    `weight` ranks matches: the more specific fingerprint wins. `is_late`: its keys come
+    same keys in another order). `weight` ranks matches: the more specific fingerprint wins. `is_late`: its keys come
     after the first rows (an evaluation), and settle what looked alike until then.
     """
 
@@ -176,7 +169,6 @@ class Fingerprint(NamedTuple):
     any_of: tuple[str, ...] = ()
     none_of: tuple[str, ...] = ()
     weight: int = 1
-    envelope: tuple[str, ...] = ()
     in_order: tuple[str, ...] = ()
     is_late: bool = False
 
@@ -263,7 +255,6 @@ class Identity(NamedTuple):
     signals: Mapping[str, Sequence[Signal]] = MappingProxyType({})
     group_size: int | None = None
     keys: tuple[str, ...] = ()
-    envelope: str = FLAT
     refused: tuple[RefusedKey, ...] = ()
     meant: Mapping[str, str] = MappingProxyType({})
     guesses: Mapping[str, Sequence[Signal]] = MappingProxyType({})

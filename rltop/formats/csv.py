@@ -11,7 +11,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rltop.formats.decoder import Decoder, Envelope, LineFramer
+from rltop.formats.decoder import Decoder, LineFramer
 from rltop.formats.rows import (
     VALUE,
     WRITER_STEP,
@@ -58,7 +58,6 @@ class CsvDecoder(Decoder):
 
     def __init__(self, step_key: str = "", *, may_count_rows: bool = True) -> None:
         self.counts = Counts()
-        self.envelope: Envelope = ""
         self._step_key = step_key
         self._framer = LineFramer(self.counts)
         self._builder = RecordBuilder(self.counts, step_key)
@@ -230,7 +229,6 @@ class CsvDecoder(Decoder):
         self._builder = RecordBuilder(self.counts, self._step_key)
         self._gathered = self._gatherer()
         self._has_step = any(self._builder.may_hold_step(key, self._header) for key in self._step_keys)
-        self.envelope = self.envelope or "flat"
 
     def _gatherer(self) -> LongTable | ExportedRows | None:
         """What rows are gathered in that are none by themselves, or wait for a step; None for any other table."""

@@ -11,15 +11,11 @@ import enum
 import re
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Literal
 
 from rltop.errors import DecodeError, SourceError
 from rltop.model import Counts, Record, TimedSpan
 from rltop.regex import regex
 from rltop.structs import NamedTuple
-
-Envelope = Literal["", "flat", "nested"]
-"""How rows are wrapped: `nested` is {"step": N, "data": {…}}, `flat` is one object; empty: no row yet."""
 
 
 class DecoderOptions(NamedTuple):
@@ -77,7 +73,6 @@ class Decoder:
     """
 
     counts: Counts
-    envelope: Envelope
 
     @property
     def is_rewritten(self) -> bool:
@@ -205,10 +200,6 @@ class OuterDecoder(Decoder):
     @property
     def group_size(self) -> int | None:
         return None if self._inner is None else self._inner.group_size
-
-    @property
-    def envelope(self) -> Envelope:  # type: ignore[override]  # the other decoder's
-        return "" if self._inner is None else self._inner.envelope
 
     def take_spans(self) -> list[TimedSpan]:
         return [] if self._inner is None else self._inner.take_spans()

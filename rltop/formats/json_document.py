@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import orjson
 
-from rltop.formats.decoder import BOM, MEMORY_BYTES, Decoder, Envelope, conflict_line
+from rltop.formats.decoder import BOM, MEMORY_BYTES, Decoder, conflict_line
 from rltop.formats.jsonl import readable_text, tolerant_loads, whole_number
 from rltop.formats.rows import (
     MAX_STEP,
@@ -210,7 +210,6 @@ class DocumentDecoder(Decoder):
 
     def __init__(self, step_key: str = "") -> None:
         self.counts = Counts()
-        self.envelope: Envelope = ""
         self._step_key = step_key
         self._builder = RecordBuilder(self.counts, step_key)
         self._repeated = RepeatedRows()
@@ -348,7 +347,6 @@ class DocumentDecoder(Decoder):
         rows = put_together(rows)
         if not rows:
             self._refuse(f"JSON document without rows: {_found_in(parsed)}")
-        self.envelope = self.envelope or "flat"
         self._rows = self._records(rows, total)
 
     def _records(self, rows: Sequence[object], total: int | None) -> Iterator[Record | None]:

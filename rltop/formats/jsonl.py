@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from rltop.formats.decoder import CONFLICT, Decoder, DecoderOptions, Envelope, LineFramer
+from rltop.formats.decoder import CONFLICT, Decoder, DecoderOptions, LineFramer
 from rltop.formats.rows import WRITER_STEP, RecordBuilder, Row, number_of, take_time, total_of, unwrapped, widened
 from rltop.model import Counts, FilePosition, Record
 from rltop.regex import regex
@@ -137,7 +137,6 @@ class JsonlDecoder(Decoder):
     def __init__(self, options: DecoderOptions | None = None) -> None:
         self.options = options or DecoderOptions()
         self.counts = Counts()
-        self.envelope: Envelope = ""
         self._loads: Loads = ready_loads
         self._left = math.inf if self.options.is_hurried else FEW_BYTES
         self._framer = LineFramer(self.counts)
@@ -270,10 +269,8 @@ class JsonlDecoder(Decoder):
         data = row.get("data")
         outer: Row | None = None
         if type(data) is dict:
-            outer, row, self.envelope = row, data, "nested"
+            outer, row = row, data
             del outer["data"]
-        elif not self.envelope:
-            self.envelope = "flat"
         builder = self._builder
         if WRITER_STEP in row and outer is None and not (builder.step_key or self.options.step_key):
             self._begin_export()

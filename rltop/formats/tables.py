@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from rltop.formats.decoder import Decoder, Envelope, LineFramer
+from rltop.formats.decoder import Decoder, LineFramer
 from rltop.formats.jsonl import tolerant_loads
 from rltop.formats.rows import (
     Gatherer,
@@ -66,7 +66,6 @@ class TableDecoder(Decoder):
 
     def __init__(self, step_key: str = "") -> None:
         self.counts = Counts()
-        self.envelope: Envelope = ""
         self._framer = LineFramer(self.counts)
         self._builder = RecordBuilder(self.counts)
         self._step_key = step_key
@@ -257,7 +256,6 @@ class TableDecoder(Decoder):
     def _keep(self, row: Record | None, records: list[Record]) -> None:
         if row is not None:
             records.append(row)
-            self.envelope = "flat"
 
 
 def _logged(values: Values) -> float | None:

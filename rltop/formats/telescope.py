@@ -21,7 +21,7 @@ from math import isfinite
 
 from rltop.errors import DecodeError, SourceError, refusing
 from rltop.files import Worker
-from rltop.formats.decoder import MEMORY_BYTES, Allowance, Decoder, Envelope
+from rltop.formats.decoder import MEMORY_BYTES, Allowance, Decoder
 from rltop.formats.parquet import ParquetTable, Value
 from rltop.formats.rows import MAX_KEY_CHARS, RecordBuilder, clipped_key
 from rltop.model import Counts, FilePosition, Record, TimedSpan
@@ -269,7 +269,6 @@ class TelescopeDecoder(Decoder):
 
     def __init__(self) -> None:
         self.counts = Counts()
-        self.envelope: Envelope = ""
         self._builder = RecordBuilder(self.counts)
         self._archive = bytearray()
         self._is_taken = False
@@ -414,7 +413,6 @@ class TelescopeDecoder(Decoder):
         if error is not None:
             raise error
         self._archive = bytearray()
-        self.envelope = "flat"
         return True
 
     def _take(self, tables: Mapping[str, ParquetTable]) -> None:

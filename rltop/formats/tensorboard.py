@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, Protocol
 
-from rltop.formats.decoder import Decoder, Envelope, PendingBytes
+from rltop.formats.decoder import Decoder, PendingBytes
 from rltop.formats.protobuf import (
     FIXED32,
     FIXED64,
@@ -568,7 +568,6 @@ class TensorBoardDecoder(Decoder):
 
     def __init__(self) -> None:
         self.counts = Counts()
-        self.envelope: Envelope = ""
         self.framer = TfRecordFramer(self.counts)
         self._builder = RecordBuilder(self.counts)
         self._names: dict[bytes, str] = {}
@@ -727,7 +726,6 @@ class TensorBoardDecoder(Decoder):
             self._unpack_matches()
             schema, numbers = self._builder.schemas.of(list(self._cells)), tuple(self._cells.values())
         self._records.append(self._builder.of_numbers(self._step, self._time_s, schema, numbers, self._position))
-        self.envelope = "flat"
         self._cells, self._in_row = {}, 0
 
     def _given_out(self) -> list[Record]:

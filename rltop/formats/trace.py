@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rltop.formats.decoder import Decoder, Envelope, LineFramer
+from rltop.formats.decoder import Decoder, LineFramer
 from rltop.formats.jsonl import object_of
 from rltop.formats.rows import MAX_KEY_CHARS, MAX_STEP, RecordBuilder, clipped_key
 from rltop.model import Counts, FilePosition, Record, TimedSpan
@@ -196,7 +196,6 @@ class ChromeTraceDecoder(Decoder):
 
     def __init__(self) -> None:
         self.counts = Counts()
-        self.envelope: Envelope = ""
         self.dropped = 0
         self._reader = EventReader(self.counts)
         self._builder = RecordBuilder(self.counts)
@@ -245,7 +244,6 @@ class ChromeTraceDecoder(Decoder):
     def _records(self, events: Iterable[tuple[Event, int]]) -> list[Record]:
         records: list[Record] = []
         for event, offset in events:
-            self.envelope = "flat"
             phase, name, ts = event.get("ph"), event.get("name"), event.get("ts")
             pid, tid = str(event.get("pid", "")), str(event.get("tid", ""))
             if phase == "M":

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from rltop.formats.decoder import Decoder, Envelope, PendingBytes
+from rltop.formats.decoder import Decoder, PendingBytes
 from rltop.formats.protobuf import FIXED64, SPAN, MalformedMessageError, encode_varint, fields, message, signed
 from rltop.formats.rows import (
     MAX_STEP,
@@ -495,8 +495,6 @@ class BlockLogDecoder(Decoder):
                 self._decode(payload, at, records)
             except MalformedMessageError as error:
                 self.counts.refuse(line, str(error))
-        if records:
-            self.envelope = "flat"
         return records
 
     def _decode(self, payload: bytes, at: int, records: list[Record]) -> None:
@@ -514,7 +512,6 @@ class WandbDecoder(BlockLogDecoder):
 
     def __init__(self) -> None:
         self.counts = Counts()
-        self.envelope: Envelope = ""
         self.run = RunInfo()
         self.exit_code: int | None = None
         self._outputs: deque[bytes] = deque(maxlen=_OUTPUTS_KEPT)
@@ -660,7 +657,6 @@ class WandbDecoder(BlockLogDecoder):
             self._alerts.clear()
             record = self._builder.of_cells(step, time_s, self._in_order(cells), position, self.run.total_steps)
             records.append(record._replace(said=said, is_part=is_part) if said or is_part else record)
-            self.envelope = "flat"
         return records
 
     def _in_order(self, cells: Row) -> Row:
@@ -714,7 +710,6 @@ class SwanLabDecoder(BlockLogDecoder):
 
     def __init__(self) -> None:
         self.counts = Counts()
-        self.envelope: Envelope = ""
         self.framer = BlockLogFramer(self.counts, SWANLAB_MAGIC)
         self._builder = RecordBuilder(self.counts)
         self._begin_anew()

@@ -7,7 +7,7 @@ record changes one column, until the row is full and every two columns become on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import filterfalse, groupby
 from operator import itemgetter, sub
@@ -217,15 +217,14 @@ def _merged(data: SparkData, columns: int) -> SparkData:
     bottom, top = min(lows, default=nan, key=_last_if_gap), max(highs, default=nan, key=lambda v: -_last_if_gap(-v))
     lows = [bottom if low == bottom else calm for low, calm in zip(lows, calm_lows, strict=True)]
     highs = [top if high == top else calm for high, calm in zip(highs, calm_highs, strict=True)]
-    return data._replace(
-        lows=lows,
-        highs=highs,
-        window=StepWindow(start, window.stride * merge, columns),
-        nonfinite=frozenset((i + shift) // merge for i in data.nonfinite),
-        restarts=frozenset((i + shift) // merge for i in data.restarts),
-        newest=(data.newest + shift) // merge,
-        onset=(data.onset + shift) // merge,
-    )
+    window = StepWindow(start, window.stride * merge, columns)
+    return _moved(data._replace(lows=lows, highs=highs, window=window), lambda i: (i + shift) // merge)
+
+
+def _moved(data: SparkData, to: Callable[[int], int]) -> SparkData:
+    """What stands in columns, where these have come to stand elsewhere."""
+    nonfinite, restarts = frozenset(map(to, data.nonfinite)), frozenset(map(to, data.restarts))
+    return data._replace(nonfinite=nonfinite, restarts=restarts, newest=to(data.newest), onset=to(data.onset))
 
 
 def _stretched(data: SparkData) -> SparkData:
@@ -240,15 +239,8 @@ def _stretched(data: SparkData) -> SparkData:
     for at in range(used):
         to = at * up // down
         lows[to], highs[to] = data.lows[at], data.highs[at]
-    return data._replace(
-        lows=lows,
-        highs=highs,
-        window=data.window._replace(up=up, down=down),
-        nonfinite=frozenset(i * up // down for i in data.nonfinite),
-        restarts=frozenset(i * up // down for i in data.restarts),
-        newest=data.newest * up // down,
-        onset=data.onset * up // down,
-    )
+    window = data.window._replace(up=up, down=down)
+    return _moved(data._replace(lows=lows, highs=highs, window=window), lambda i: i * up // down)
 
 
 def _last_if_gap(value: float) -> float:

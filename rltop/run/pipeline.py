@@ -278,7 +278,7 @@ class Pipeline:
 
     def _identify(self) -> Identity:
         stream = self.stream
-        found = identify(stream.keys, self._samples(stream.keys), self.decoder.envelope or "flat", self._meant)
+        found = identify(stream.keys, self._samples(stream.keys), self._meant)
         size = self._group_size
         if size is None and found.group_size is None:
             size = self.decoder.group_size
@@ -459,9 +459,6 @@ class Recaller:
     @property
     def is_idle(self) -> bool:
         return not self._is_busy and not self._done
-
-    def is_missing(self, step: int) -> bool:
-        return step in self._missing
 
     def _work(self) -> None:
         while True:

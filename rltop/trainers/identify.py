@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from rltop.catalog.aliases import SharedSpelling, in_order, spelling_of
-from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity, PatternSet, RefusedKey, is_exact, is_present
+from rltop.catalog.dialect import Dialect, Fingerprint, Identity, PatternSet, RefusedKey, is_exact, is_present
 from rltop.catalog.metrics import CATALOG, guess, said_meaning, signal_of_guess
 from rltop.model import Algorithm, Signal, Traits
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
@@ -47,7 +47,6 @@ _AGENT = regex(r"(?i)(?:agent|player|opponent)[_/. -]?\w?\d*(?![a-z])")
 def identify(
     keys: Sequence[str],
     samples: Mapping[str, Sequence[float]],
-    envelope: str = FLAT,
     meant: Mapping[str, str] | None = None,
 ) -> Identity:
     """Say what a stream is from the keys of its first rows.
@@ -60,12 +59,12 @@ def identify(
         The identity under the best-matching dialect; the generic one if none matches.
         A key without any value says nothing of the algorithm.
     """
-    dialect, algorithm = _best(keys, envelope)
+    dialect, algorithm = _best(keys)
     valued = [key for key in keys if key not in samples or not all(map(math.isnan, samples[key]))]
     if len(valued) < len(keys):
-        again, of_values = _best(valued, envelope)
+        again, of_values = _best(valued)
         algorithm = of_values if again is dialect else algorithm
-    return _build(Identity(dialect, algorithm, Traits(), envelope=envelope, meant=meant or {}), keys, samples)
+    return _build(Identity(dialect, algorithm, Traits(), meant=meant or {}), keys, samples)
 
 
 def with_keys(
@@ -91,7 +90,7 @@ def with_keys(
         return _rebuilt(identity, identity.dialect, late, new, samples)
     if is_open and any(key in _telling_keys() for key in new):
         together = (*identity.keys, *new)
-        dialect, algorithm = _best(together, identity.envelope)
+        dialect, algorithm = _best(together)
         if dialect is not identity.dialect or algorithm is not identity.algorithm:
             return _rebuilt(identity, dialect, algorithm, new, samples)
     return _steady(_extended(identity, new, samples), identity)
@@ -344,13 +343,13 @@ def _impossible(signal: Signal, samples: Sequence[float]) -> float | None:
 # -- whose spelling ----------------------------------------------------------------------------------------------
 
 
-def _best(keys: Sequence[str], envelope: str) -> tuple[Dialect, Algorithm]:
+def _best(keys: Sequence[str]) -> tuple[Dialect, Algorithm]:
     """The dialect and algorithm of the heaviest fingerprint that matches; of equals the first."""
     positions: dict[tuple[tuple[str, str], ...], dict[str, int]] = {}
     for fingerprint, dialect in _fingerprints():
         if dialect.prefixes not in positions:
             positions[dialect.prefixes] = _positions(keys, dialect)
-        if _fits(fingerprint, positions[dialect.prefixes], envelope):
+        if _fits(fingerprint, positions[dialect.prefixes]):
             return dialect, fingerprint.algorithm
     return GENERIC, Algorithm.UNKNOWN
 
@@ -379,7 +378,7 @@ def _late(identity: Identity, new: Sequence[str]) -> Algorithm | None:
         return None
     plain = spelling_of(identity.dialect).plain
     positions = {text: i for i, key in enumerate((*identity.keys, *new)) for text in (key, plain(key))}
-    return next((each.algorithm for each in candidates if _fits(each, positions, identity.envelope)), None)
+    return next((each.algorithm for each in candidates if _fits(each, positions)), None)
 
 
 @lru_cache(maxsize=256)
@@ -393,9 +392,7 @@ def _set_of(texts: tuple[str, ...]) -> PatternSet:
     return PatternSet(texts)
 
 
-def _fits(fingerprint: Fingerprint, positions: Mapping[str, int], envelope: str) -> bool:
-    if fingerprint.envelope and envelope not in fingerprint.envelope:
-        return False
+def _fits(fingerprint: Fingerprint, positions: Mapping[str, int]) -> bool:
     exact, wild = _all_of(fingerprint.all_of)
     if not exact <= positions.keys() or not all(is_present(text, positions) for text in wild):
         return False

@@ -21,7 +21,6 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.DPO, all_of=(*_OLD, "accuracy"), weight=31),
         Fingerprint(Algorithm.SFT, all_of=(*_OLD, "loss"), none_of=("accuracy", "reward"), weight=30),
         Fingerprint(Algorithm.UNKNOWN, all_of=("percentage", "total_steps"), weight=10),
-        Fingerprint(Algorithm.UNKNOWN, envelope=("current_steps",), weight=10),
     ),
     aliases=spellings("""
         loss | loss

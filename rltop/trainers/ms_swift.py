@@ -6,20 +6,15 @@ from rltop.catalog.dialect import Dialect, spellings
 from rltop.structs import replace
 from rltop.trainers import transformers, trl
 
-_STEP_KEYS = ("global_step/max_steps", "iteration")
 _OWN_KEYS = ("train_speed(*", "memory(GiB)")
-_FINGERPRINTS = (*trl.FINGERPRINTS, *transformers.FINGERPRINTS)
 
 DIALECT: Dialect = replace(
     trl.DIALECT,
     name="ms-swift",
-    fingerprints=(
-        *(known._replace(weight=known.weight + 20, envelope=_STEP_KEYS) for known in _FINGERPRINTS),
-        *(
-            known._replace(weight=known.weight + 20, all_of=(*known.all_of, own))
-            for own in _OWN_KEYS
-            for known in _FINGERPRINTS
-        ),
+    fingerprints=tuple(
+        known._replace(weight=known.weight + 20, all_of=(*known.all_of, own))
+        for own in _OWN_KEYS
+        for known in (*trl.FINGERPRINTS, *transformers.FINGERPRINTS)
     ),
     aliases=(
         *trl.DIALECT.aliases,

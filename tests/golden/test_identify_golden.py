@@ -13,7 +13,6 @@ import pytest
 from recorded import REASON, TRAINERS, RecordedRun, each_jsonl_run, runs_root
 from tables import each_row
 
-from rltop.catalog.dialect import FLAT, NESTED
 from rltop.model import Algorithm, SpanKind
 from rltop.model.keys import STEP_KEYS, TIME_KEYS, is_bookkeeping_key
 from rltop.stats.timing import step_timing
@@ -63,7 +62,7 @@ def test_a_recorded_run_is_recognised(run: RecordedRun) -> None:
     rows = [row for _, row in steps_of(run.metrics)]
     head = rows[:20]
     samples = {key: [row.get(key, math.nan) for row in head] for key in keys_of(head)}
-    settled = identify(keys_of(head), samples, FLAT)
+    settled = identify(keys_of(head), samples)
     dialect, algorithms = expected(run)
     assert settled.dialect.name == dialect
     assert settled.algorithm in algorithms
@@ -83,7 +82,7 @@ def test_a_recorded_run_is_recognised(run: RecordedRun) -> None:
 def test_a_preview_of_the_end_is_recognised_alike(run: RecordedRun) -> None:
     rows = [row for _, row in steps_of(run.metrics)]
     tail = rows[-60:]
-    found = identify(keys_of(tail), {}, FLAT)
+    found = identify(keys_of(tail), {})
     dialect, algorithms = expected(run)
     assert found.dialect.name == dialect
     assert found.algorithm in algorithms
@@ -115,7 +114,7 @@ def console_rows(path: Path) -> Iterator[tuple[int, dict[str, float]]]:
 @each_row("log", console_logs())
 def test_verl_rows_are_recognised_and_their_time_adds_up(log: Path) -> None:
     rows = list(console_rows(log))
-    found = identify(keys_of([row for _, row in rows[:20]]), {}, NESTED)
+    found = identify(keys_of([row for _, row in rows[:20]]), {})
     assert (found.dialect.name, found.algorithm) == ("veRL", Algorithm.GRPO)
     assert not found.traits.has_critic
     last = rows[-1][1]

@@ -42,7 +42,7 @@ from rltop.formats.console.scan import (
     parted,
     read_bar,
 )
-from rltop.formats.decoder import FATAL_S, Decoder, DecoderOptions, Envelope
+from rltop.formats.decoder import FATAL_S, Decoder, DecoderOptions
 from rltop.formats.rows import RecordBuilder, number_of, step_of
 from rltop.model import Counts, FilePosition, NonFinite, Record, Schema
 from rltop.model.keys import STEP_KEYS, TRAINER_STEP_KEYS, is_evaluation_key, is_training_row
@@ -403,7 +403,6 @@ class ConsoleDecoder(Decoder):
     def __init__(self, options: DecoderOptions | None = None) -> None:
         self.options = options or DecoderOptions()
         self.counts = Counts()
-        self.envelope: Envelope = ""
         self._mark = mark_of(self.options.writer) if self.options.writer else None
         self._scanner = LineScanner(self.counts)
         self._uncertain: Hit | None = None
@@ -703,7 +702,6 @@ class ConsoleDecoder(Decoder):
         position = FilePosition(self._generation, found.offset)
         self._newest_offset = found.offset
         self._pass_remarks()
-        self.envelope = self.envelope or "flat"
         if found.lost:
             self._note_lost(found, number)
         self.counts.nested_values += found.nested

@@ -34,7 +34,6 @@ def test_the_rows_are_those_of_the_plain_file(codec, size):
     ]
     assert decoder.note == ""
     assert decoder.counts.rows == 2000
-    assert decoder.envelope == "flat"
 
 
 def test_places_count_decompressed_bytes():

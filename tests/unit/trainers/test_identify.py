@@ -10,7 +10,7 @@ from tables import each_row
 
 from rltop.catalog import aliases
 from rltop.catalog.aliases import SharedSpelling
-from rltop.catalog.dialect import FLAT, NESTED, Identity
+from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm
 from rltop.trainers import ALL
 from rltop.trainers.identify import identify, with_keys
@@ -43,8 +43,8 @@ TINKER = ["progress/batch", "optim/lr", "env/all/reward/total", "env/all/by_grou
           "optim/kl_sample_train_v1", "time/total"]  # fmt: skip
 
 
-def plain(keys: Sequence[str], samples: dict[str, Sequence[float]] | None = None, envelope: str = FLAT) -> Identity:
-    return identify(keys, samples or {}, envelope)
+def plain(keys: Sequence[str], samples: dict[str, Sequence[float]] | None = None) -> Identity:
+    return identify(keys, samples or {})
 
 
 @each_row(
@@ -98,23 +98,13 @@ def test_fingerprints(keys: list[str], dialect: str, algorithm: Algorithm) -> No
     assert (found.dialect.name, found.algorithm) == (dialect, algorithm)
 
 
-def test_the_envelope_alone_does_not_make_a_dialect() -> None:
-    assert plain(TRL_GRPO, envelope=NESTED).dialect.name == "TRL"
-    assert plain(VERL_GRPO, envelope=FLAT).dialect.name == "veRL"
-
-
-def test_a_step_key_of_its_own_names_the_trainer() -> None:
-    assert plain(TRL_GRPO, envelope="global_step/max_steps").dialect.name == "ms-swift"
-    assert plain(["loss", "lr"], envelope="current_steps").dialect.name == "LLaMA-Factory"
-
-
 @pytest.mark.parametrize("rate", ["lr", "learning_rate"])
 def test_a_key_without_any_value_makes_no_algorithm(rate: str) -> None:
     values = {"loss": [1.5, 1.25], rate: [0.5, 0.25], "reward": [math.nan] * 2, "accuracy": [math.nan] * 2}
     keys = [*values, "percentage"]
-    assert identify(keys, values, "current_steps").algorithm is Algorithm.SFT
-    assert identify(keys, values | {"accuracy": [math.nan, 0.5]}, "current_steps").algorithm is Algorithm.DPO
-    assert identify(keys, values | {"reward": [0.5, math.nan]}, "current_steps").algorithm is Algorithm.PPO
+    assert identify(keys, values).algorithm is Algorithm.SFT
+    assert identify(keys, values | {"accuracy": [math.nan, 0.5]}).algorithm is Algorithm.DPO
+    assert identify(keys, values | {"reward": [0.5, math.nan]}).algorithm is Algorithm.PPO
 
 
 def test_the_raw_score_stands_for_the_reward() -> None:
