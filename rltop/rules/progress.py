@@ -63,7 +63,7 @@ class NoLearningSignal(Detector):
         self.dead = self.dead + 1 if is_dead else 0
         lacks = ((has_no_gradient, "gradient"), (has_no_spread, "spread within groups"), (is_certain, "entropy"))
         words = tuple([f"no {what}" for holds, what in lacks if holds])
-        if self.dead >= thresholds["warn"]:
+        if self.dead >= thresholds["flat" if has_no_spread else "warn"]:
             level = CRIT if self.dead >= thresholds["crit"] else WARN
             return Finding(level, value, None, None, (float(self.dead),), words)
         is_of_language = "response_len_mean" in values or share is not None or "kl_ref" in values

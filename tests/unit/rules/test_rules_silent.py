@@ -14,18 +14,19 @@ DEAD = {"reward_mean": 0.0, "lr": 1e-6, "response_len_mean": noisy(300.0)}
 
 
 @each_row(
-    "signs",
+    ("signs", "record"),
     [
-        {"grad_norm": 0.0},
-        {"reward_std": 0.0},
-        {"zero_std_frac": 1.0},
-        {"zero_std_frac": 1.0, "grad_norm": 0.0},
-        {"reward_std": 0.0, "grad_norm": noisy(0.02), "kl_ref": noisy(0.001)},
+        ({"grad_norm": 0.0}, 20),
+        ({"reward_std": 0.0}, 15),
+        ({"zero_std_frac": 1.0}, 15),
+        ({"zero_std_frac": 1.0, "grad_norm": 0.0}, 15),
+        ({"reward_std": 0.0, "grad_norm": noisy(0.02), "kl_ref": noisy(0.001)}, 15),
+        ({"reward_max": -1.0, "reward_min": -1.0, "reward_mean": -1.0, "reward_std": 1e-9, "kl_ref": noisy(0.001)}, 15),
     ],
 )
-def test_r13_dead_from_the_first_record(signs) -> None:
-    found = alarms(play(80, **DEAD, **signs), "R13")
-    assert [(event.level, event.record) for event in found] == [(Level.WARN, 20), (Level.CRIT, 50)]
+def test_r13_dead_from_the_first_record(signs, record: int) -> None:
+    found = alarms(play(80, **{**DEAD, **signs}), "R13")
+    assert [(event.level, event.record) for event in found] == [(Level.WARN, record), (Level.CRIT, 50)]
 
 
 def test_r22_most_batches_score_the_same() -> None:
@@ -57,12 +58,12 @@ def test_r22_ends_where_batches_differ_again() -> None:
 def test_a_dead_start_is_one_alert() -> None:
     for more in ({"zero_std_frac": 1.0, "grad_norm": 0.0}, {"zero_std_frac": 1.0}):
         told = [(event.rule, event.record, event.level) for event in alarms(play(120, **DEAD, **more))]
-        assert told == [("R13", 20, Level.WARN), ("R13", 50, Level.CRIT)]
+        assert told == [("R13", 15, Level.WARN), ("R13", 50, Level.CRIT)]
 
 
 def test_r13_ends_with_the_first_reward() -> None:
     alive = play(60, **{**DEAD, "reward_mean": lambda r: 0.0 if r < 30 else 0.1}, zero_std_frac=lambda r: float(r < 30))
-    assert first(alive, "R13").record == 20
+    assert first(alive, "R13").record == 15
     assert [event for event in alive.events if event.rule == "R13"][-1].state.value == "recovered"
 
 
