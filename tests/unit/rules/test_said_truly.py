@@ -175,7 +175,7 @@ def test_a_run_that_has_collapsed_before_its_log_begins() -> None:
     assert {(one.rule, one.level) for one in alarms(engine)} >= {("T1", Level.CRIT), ("R2", Level.WARN)}
 
 
-@pytest.mark.parametrize(("rises", "spread", "told"), [(200, 0.1, 60), (15, 0.0, 33), (15, 0.1, 60)])
+@pytest.mark.parametrize(("rises", "spread", "told"), [(60, 0.1, 35), (15, 0.0, 27), (15, 0.1, 35)])
 def test_a_component_that_stays_at_0_while_another_rises(rises: int, spread: float, told: int) -> None:
     engine = Engine(play(1, reward_mean=0.2, reward_std=0.1).rules.identity)
     reward = lambda r: min(1.0, 0.2 + r / rises)  # noqa: E731
@@ -186,6 +186,14 @@ def test_a_component_that_stays_at_0_while_another_rises(rises: int, spread: flo
         engine.observe(one._replace(instances={"reward_component": parts}))
     found = first(engine, "R10")
     assert "accuracy has been 0 on every record" in found.message and told - 8 < found.record <= told
+
+
+def test_a_component_whose_first_reward_comes_late_has_been_learned_after_the_format() -> None:
+    engine = Engine(play(1, reward_mean=0.2, reward_std=0.1).rules.identity)
+    for one in series(160, reward_mean=lambda r: noisy(min(1.0, 0.2 + r / 15))(r), reward_std=0.1):
+        parts = {"accuracy": 0.0 if one.record < 24 else 0.02, "format": min(1.0, 0.2 + one.record / 15)}
+        engine.observe(one._replace(instances={"reward_component": parts}))
+    assert alarms(engine, "R10") == []
 
 
 def test_a_learning_rate_that_decays_as_planned_is_no_cause_of_a_crash() -> None:
