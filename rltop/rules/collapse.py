@@ -144,8 +144,7 @@ class SilentFailure(Detector):
     """X2: the run keeps logging, and no update can change the policy any more; one that never moved is R13's."""
 
     recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
-    streak = 0
-    has_updated = False
+    streak, has_updated = 0, False
 
     def detect(self, context: RuleContext) -> Finding | None:
         if (finding := self._judge(context)) is None:

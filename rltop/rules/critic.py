@@ -21,9 +21,7 @@ _ROUNDING = 1e-3
 class ExplainedVariance(Detector):
     """C1: worse than predicting the mean, or lost after having been good."""
 
-    window = Window(10)
-    best = float("-inf")
-    seen = 0
+    window, best, seen = Window(10), float("-inf"), 0
     first: tuple[int, int] | None = None
     loss = Frozen(skip=0, size=5, minimum=3)
 
@@ -110,8 +108,7 @@ class NotLearning(Detector):
 
     start = Frozen(skip=3, size=20)
     recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
-    explained = Window(_MIN_SAMPLES)
-    has_learned = False
+    explained, has_learned = Window(_MIN_SAMPLES), False
 
     def detect(self, context: RuleContext) -> Finding | None:
         value, explained = context.values.get("value_loss"), context.values.get("explained_var")
@@ -142,8 +139,7 @@ class NotLearning(Detector):
 class ValueLossVanished(Detector):
     """C6: value loss near 0 although the returns still vary: the critic is not trained on them any more."""
 
-    start = Frozen(skip=3, size=20)
-    line = 0.0
+    start, line = Frozen(skip=3, size=20), 0.0
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         if not self.start.is_final:

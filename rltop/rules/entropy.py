@@ -84,9 +84,8 @@ def _is_beyond_jumps(context: RuleContext, value: float, base: float, sigmas: fl
 class EntropyLost(Detector):
     """E2: most of the entropy is lost: too fast, early without reward gain, or however slowly with no gain at all."""
 
-    start = Frozen(skip=0, size=5, minimum=3)
+    start, teacher = Frozen(skip=0, size=5, minimum=3), Frozen(skip=0, size=5, minimum=3)
     spread_start = Frozen(skip=0, size=10, minimum=10)
-    teacher = Frozen(skip=0, size=5, minimum=3)
     first_step: int | None = None
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
@@ -190,9 +189,7 @@ HARDLY_BETTER = 0.005
 class Exhausted(Detector):
     """E3: entropy near 0 for long, and validation no longer improving; one that was never anything but 0 is none."""
 
-    is_measured = False
-    best = -math.inf
-    flat_for = 0
+    is_measured, best, flat_for = False, -math.inf, 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         value, score = context.values.get("entropy"), context.values.get("val_score")

@@ -323,8 +323,7 @@ class KeyVanished(Detector):
     watched: dict[str, _Cadence] = {}
     usual = rated = 0
     absent: frozenset[str] = _CADENCED
-    is_complete = False
-    complete = 0
+    is_complete, complete = False, 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         values, marks = context.values, context.observation.nonfinite

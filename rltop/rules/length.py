@@ -94,8 +94,7 @@ class LengthExplosion(Detector):
 class NoEndOfText(Detector):
     """T9: no completion emits EOS any more, or none ever has; all of one length may have been made so."""
 
-    has_ended = False
-    never = 0
+    has_ended, never = False, 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         metric = "stop_count" if "stop_count" in context.values else "terminated_len_mean"

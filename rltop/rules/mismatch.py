@@ -25,8 +25,7 @@ _DISTANCES = ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean
 class MismatchKl(Detector):
     """M1: KL between the sampler's and the trainer's log-probabilities; estimates may be signed."""
 
-    window, start = Window(_MEDIAN_OF), Frozen()
-    small = 0
+    window, start, small = Window(_MEDIAN_OF), Frozen(), 0
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window, start, thresholds = self.window, self.start, self.thresholds
@@ -50,8 +49,7 @@ class MismatchKl(Detector):
 class MismatchTrend(Detector):
     """M2: the mismatch rises steadily: the KL, else the mean log-probability difference."""
 
-    trend = BlockTrend(block=5, count=10)
-    distance = ""
+    trend, distance = BlockTrend(block=5, count=10), ""
 
     def detect(self, context: RuleContext) -> Finding | None:
         values = context.values

@@ -98,8 +98,7 @@ class StuckAtChance(Detector):
     is_margin_logged = True
     margins: deque[float] = deque(maxlen=_LONG)
     losses: deque[float] = deque(maxlen=_LONG)
-    settled = AfterWarmUp()
-    still = 0
+    settled, still = AfterWarmUp(), 0
     first: float | None = None
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -198,8 +197,7 @@ class ChosenFalls(Detector):
 
     start = Frozen(skip=0, size=_FEW, minimum=_FEW)
     first: tuple[float, ...] = ()
-    noise = 0.0
-    window = Window(_FEW)
+    noise, window = 0.0, Window(_FEW)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         self.window.push(value)

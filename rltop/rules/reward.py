@@ -92,8 +92,7 @@ class _Dips(State):
 
     deepest = loss = 0.0
     longest = bad = good = falling = 0
-    began = (0, 0)
-    is_sudden = False
+    began, is_sudden = (0, 0), False
 
     def heal(self) -> None:
         """Take in a record without a loss; ten in a row end a dip."""

@@ -43,8 +43,7 @@ def _is_about(words: str, name: str) -> bool:
 class RewardFromLength(Detector):
     """R8: reward rises while completions double and evaluations do not follow; those that shrink are T3's."""
 
-    best = -math.inf
-    reward_then = 0.0
+    best, reward_then = -math.inf, 0.0
     flat_for = evaluations = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -146,8 +145,7 @@ _LONG = 50.0
 class SpentOnHack(Detector):
     """E8: nearly all entropy is gone while the reward rose: a solved task, or a hack that a second sign gives away."""
 
-    start = Frozen(skip=0, size=5, minimum=3)
-    spread = Frozen(skip=0, size=5, minimum=3)
+    start, spread = Frozen(skip=0, size=5, minimum=3), Frozen(skip=0, size=5, minimum=3)
     scores: tuple[float, ...] = ()
     parts: dict[str, float] = {}
 

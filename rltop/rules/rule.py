@@ -391,8 +391,7 @@ class Creep(Detector):
     """A level that is a multiple of the start; subclasses say what it is."""
 
     start = Frozen(skip=0, size=START_VALUES, minimum=_MINIMUM)
-    line = math.inf
-    release = math.inf
+    line = release = math.inf
 
     def read(self, context: RuleContext) -> float | None:
         """The level in this record, or None where it is not logged."""

@@ -348,6 +348,11 @@ class CertainEvaluation(Line):
         return super().look(value, context) if context.algorithm is Algorithm.SFT and value >= 0.0 else None
 
 
+_OF_POLICY = ("entropy", "kl_ref", "kl_old", "policy_loss", "loss")
+_WITNESSES, _PRINTED, _NOTHING = 3, 4, (0.0,)
+"""How many of these must be logged; digits behind the point that consoles print; a loss of 0."""
+
+
 class StillEvaluation(Detector):
     """O19: every evaluation since the first gave the same loss to the last digit."""
 
@@ -364,6 +369,35 @@ class StillEvaluation(Detector):
         return Finding(WARN, value, None, None, (float(self.count),))
 
 
+class StillTraining(Detector):
+    """O19: a supervised loss of 0, or all that is logged of updates since the first, is the same to the last digit.
+
+    What is not judged yet says nothing, so that evaluations are counted among themselves.
+    """
+
+    first: tuple[float, ...] = ()
+    count, has_fired = 0, False
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        if self.count < 0:
+            return QUIET if self.has_fired else None
+        is_policy = applicability.has_rollouts(context.algorithm, context.traits)
+        names = _OF_POLICY if is_policy else ("loss",) if context.algorithm is Algorithm.SFT else ()
+        now = tuple([context.values[name] for name in names if name in context.values])
+        if not now or (is_policy and (len(now) < _WITNESSES or "entropy" not in context.values)):
+            return None
+        self.first = self.first or now
+        is_still = now in (self.first, _NOTHING)
+        self.count = self.count + 1 if is_still else -1 if is_policy else 0
+        self.since = (self.since or context.place) if is_still else None
+        # Numbers of few digits repeat themselves by rounding; a loss of 0 teaches nothing however it is written.
+        is_exact = now == _NOTHING or any(value != round(value, _PRINTED) for value in now)
+        if self.count < self.thresholds["records"] or not is_exact or context.is_paused:
+            return QUIET if self.has_fired else None
+        self.has_fired = True
+        return Finding(WARN, now[0], None, None, (float(self.count),), ("policy",) if is_policy else ())
+
+
 class LossDiverging(Detector):
     """O5: a loss that starts at ln 2, the loss of chance, and is above it; any other at a multiple of its first.
 
@@ -371,12 +405,10 @@ class LossDiverging(Detector):
     nothing else yet waits for `climb` records, and what has come back to its first value has not diverged from it.
     """
 
-    level = Window(_SETTLING)
-    gradient = Frozen(skip=0, size=3, minimum=3)
+    level, gradient = Window(_SETTLING), Frozen(skip=0, size=3, minimum=3)
     is_logistic: bool | None = None
     first = start = last = highest = steepest = 0.0
-    seen = 0
-    is_climb = False
+    seen, is_climb = 0, False
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         """Median of ten, because a batch of two jumps; losses on pairs that do not start at ln 2 are excluded."""

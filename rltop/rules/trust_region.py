@@ -245,8 +245,7 @@ _GAIN = 0.05
 class FarWithoutReward(Detector):
     """O12: far from the reference, and farther than the run worked at first, for a reward that has not risen."""
 
-    lately = Window(10)
-    base = Frozen(skip=5, size=10, minimum=10)
+    lately, base = Window(10), Frozen(skip=5, size=10, minimum=10)
     later = Frozen(skip=20, size=10, minimum=10)
     reward_then: float | None = None
 

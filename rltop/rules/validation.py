@@ -45,8 +45,7 @@ class _DataSet(State):
         since: (record, step) of the first of those in a row that were low.
     """
 
-    best = float("-inf")
-    reward_at_best = 0.0
+    best, reward_at_best = float("-inf"), 0.0
     low: Finding | None = None
     line = math.inf
     since: tuple[int, int] | None = None
@@ -179,8 +178,7 @@ class EvaluationLossUp(Detector):
 
     held, train = Window(HELD), Window(20)
     best = train_at_best = math.inf
-    noise = 0.0
-    above = 0
+    noise, above = 0.0, 0
     first: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:

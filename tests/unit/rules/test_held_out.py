@@ -208,3 +208,36 @@ def test_o19_trap_an_evaluation_loss_that_has_come_to_rest_is_none() -> None:
     # Pairs start at ln 2, and few digits hide how they leave it while the learning rate warms up.
     assert alarms(play(60, Algorithm.DPO, loss=falling, val_loss=every(3, [0.6931] * 20)), "O19") == []
     assert first(play(60, Algorithm.DPO, loss=falling, val_loss=every(3, [0.69314718] * 20)), "O19").record == 18
+
+
+@each_row(
+    ("algorithm", "metrics"),
+    [
+        (Algorithm.SFT, {"loss": lambda r: 0.03 / r if r < 5 else 0.0}),
+        (Algorithm.SFT, {"loss": 2.302585}),
+        (Algorithm.GRPO, {"entropy": 1.0, "kl_ref": 0.018730759620666504, "policy_loss": 0.0}),
+        (Algorithm.PPO, {"entropy": 0.3496512770652771, "kl_old": 0.0, "loss": 0.0, "value_loss": noisy(0.9)}),
+    ],
+)
+def test_o19_training_that_is_the_same_to_the_last_digit(algorithm: Algorithm, metrics) -> None:
+    found = first(play(40, algorithm, reward_mean=noisy(0.7, 0.01), **metrics), "O19")
+    assert (found.level, found.family) == (Level.WARN, "loss") and 11 <= found.record <= 16
+
+
+@each_row(
+    ("algorithm", "metrics"),
+    [
+        (Algorithm.SFT, {"loss": lambda r: 0.0004 / r}),
+        (Algorithm.SFT, {"loss": lambda r: 0.7 - 0.1 * (r // 12)}),
+        (Algorithm.DPO, {"loss": 0.0}),
+        (Algorithm.GRPO, {"entropy": 0.25, "kl_ref": 0.01, "loss": 0.0}),
+        (
+            Algorithm.GRPO,
+            {"entropy": lambda r: noisy(0.3)(r // 8), "kl_ref": lambda r: noisy(0.01)(r // 8), "loss": 0.0},
+        ),
+        (Algorithm.GRPO, {"entropy": 0.018730759, "kl_ref": noisy(0.01), "loss": 0.0}),
+        (Algorithm.GRPO, {"entropy": 1.0, "kl_ref": 0.018730759, "policy_loss": 0.0, "lr": 0.0}),
+    ],
+)
+def test_o19_trap_few_digits_repeat_and_so_do_rows_between_two_updates(algorithm: Algorithm, metrics) -> None:
+    assert alarms(play(60, algorithm, reward_mean=noisy(0.7, 0.01), **{"lr": 1e-5, **metrics}), "O19") == []
