@@ -294,9 +294,10 @@ def _cloner(cls: type) -> Callable[[Any], object]:
         lines += ["  try:", f"    value = self.{name}", "  except AttributeError: pass", "  else:"]
         lines += [f"    twin.{name} = value if type(value) in shared else copied(value)"]
     if cls.__dictoffset__:
-        lines += ["  state = twin.__dict__", "  for name, value in self.__dict__.items():"]
-        lines += ["    state[name] = value if type(value) in shared else copied(value)"]
-    names = {"cls": cls, "new": object.__new__, "shared": _SHARED, "copied": copied}
+        # Not by its dictionary: Python reads the attributes of what was asked for that by a slow way from then on.
+        lines += ["  for name, value in self.__dict__.items():"]
+        lines += ["    set(twin, name, value if type(value) in shared else copied(value))"]
+    names = {"cls": cls, "new": object.__new__, "set": setattr, "shared": _SHARED, "copied": copied}
     exec("\n".join([*lines, "  return twin"]), names)
     made = _CLONERS[cls] = cast("Callable[[Any], object]", names["clone"])
     return made

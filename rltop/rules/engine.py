@@ -279,6 +279,9 @@ class Engine(Cloned):
     def after(self, observation: Observation) -> Engine:
         """A copy that has judged `observation`, for a look at the open step; its events are those that this caused."""
         twin = self.clone()
+        # What was copied is read by a slow way from then on (see `structs`): the copy goes on with the run instead.
+        self.__dict__, twin.__dict__ = twin.__dict__, self.__dict__
+        self.events, twin.events = twin.events, self.events
         twin.observe(observation)
         return twin
 
