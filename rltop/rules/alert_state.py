@@ -62,13 +62,13 @@ class _Lasting(Cloned):
     As three `NOfMCounter`s; plain numbers, because every alert of every rule is copied for a look at an open row.
     """
 
-    __slots__ = ("_alike", "_bits", "_last", "_least", "_lines", "_longest", "places")
+    __slots__ = ("_alike", "_bits", "_established", "_last", "_least", "_lines", "_longest", "places")
 
     def __init__(self, spec: RuleSpec) -> None:
         counts = tuple([spec.n_of_m_for(level) for level in _LEVELS])
         self._lines = _lines_of(counts)
         self._bits = [0, 0, 0]
-        self._last, self._alike = OK, 0
+        self._last, self._alike, self._established = OK, 0, OK
         self._least = spec.clear_after
         self._longest = max(m for _, m in counts)
         self.places: deque[tuple[int, int]] = deque(maxlen=max(self._least, self._longest))
@@ -84,16 +84,18 @@ class _Lasting(Cloned):
     def push(self, level: Level, record: int, step: int) -> Level:
         """Take a finding in; the worst level that is established now."""
         self.places.append((record, step))
-        if level is self._last:
-            self._alike += 1
-        else:
-            self._alike, self._last = 1, level
+        if level is not self._last:
+            self._alike, self._last = 0, level
+        elif self._alike >= self._longest:
+            return self._established
+        self._alike += 1
         # A record counts for every level, whichever of them is established.
         established, bits = OK, self._bits
         for i, (one, n, _, mask) in enumerate(self._lines):
             bits[i] = now = ((bits[i] << 1) | (level >= one)) & mask
             if now.bit_count() >= n:
                 established = one
+        self._established = established
         return established
 
     @property
@@ -264,7 +266,7 @@ class AlertState(Cloned):
             return None
         standing.look(context.observation)
         level = standing.leaves_again(level)
-        if level <= max(self.level if self.is_firing else OK, INFO):
+        if level <= INFO or (self.is_firing and level <= self.level):
             return None
         if self.detector.is_known or self._is_moot(context) or excuse_of(self.spec, standing, context):
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -376,6 +377,7 @@ class Line(Detector):
         return QUIET
 
 
+@lru_cache(64)
 def alike(line: float) -> float:
     """The part of a line by which a value may be beyond it and is still written like it: 5.0 %, 0.980 or 1.02."""
     return min(0.01, 0.0005 / abs(line)) if 0.0 < abs(line) < 1.0 else 0.005

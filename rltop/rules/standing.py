@@ -388,7 +388,6 @@ class Departure(Standing):
 
     def _begin(self, since: tuple[float, ...]) -> None:
         self._values: deque[float] = deque(since, maxlen=FLAT_VALUES)
-        self._logs: deque[float] = deque(maxlen=FLAT_VALUES)
         self._count, self._early, self._has_returned = len(since), since[:_EARLY], False
         for one in self._values:
             self._hold(one)
@@ -421,8 +420,6 @@ class Departure(Standing):
     def _hold(self, value: float) -> bool:
         is_inside = not self.is_beyond(value)
         self._inside = (self._inside << 1 | is_inside) & _NEWEST_FLAGS
-        if self.before.is_positive:
-            self._logs.append(math.log(value) if value > 0.0 else -math.inf)
         return is_inside
 
     def is_beyond(self, value: float) -> bool:
@@ -572,7 +569,7 @@ class Departure(Standing):
             return False
         if distance <= SPREADS * MAD_TO_SIGMA * mad_of(held):
             return True
-        return is_ratio and abs(math.log(value / level)) <= SPREADS * MAD_TO_SIGMA * mad_of(self._logs)
+        return is_ratio and abs(math.log(value / level)) <= SPREADS * MAD_TO_SIGMA * mad_of(list(map(math.log, held)))
 
     def goes_on(self, earlier: Standing) -> bool:
         """Take over where an earlier alert began, if what that was compared with still counts, not where it settled."""
