@@ -542,7 +542,8 @@ class AuxiliaryStage(Detector):
         found = [self._judge(name, values[name], step) for name in _LINES if name in values]
         if len(self.evaluated) >= self.thresholds["evaluated"]:
             found.append(self._judge_evaluations())
-        most = max(found, key=lambda one: (one.level, one.value), default=None)
+        told = [one for one in found if one is not QUIET]
+        most = max(told, key=lambda one: (one.level, one.value), default=QUIET if found else None)
         if most is None or most is QUIET or most.words[0] not in _SYNC:
             return most
         part = max(_SYNC_PARTS, key=lambda name: values.get(name, 0.0))
@@ -565,7 +566,7 @@ class AuxiliaryStage(Detector):
         stage.latest.push(seconds)
         if not stage.first.is_final:
             stage.first.push(seconds)
-        elif early is not None and stage.latest.median > max(least, thresholds["grown"] * early * self.more):
+        elif early is not None and stage.latest.is_above(max(least, thresholds["grown"] * early * self.more)):
             share = share if share <= 1.0 else share / (1.0 + share)
             return Finding(WARN, share, None, None, (seconds, early), (name,))
         line = thresholds[_LINES[name]]

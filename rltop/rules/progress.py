@@ -178,7 +178,7 @@ class StuckAtFloor(Detector):
 
 
 _MIN_RECORDS = 10
-_FIRST_BLOCK, _BLOCKS = 50, 20
+_FIRST_BLOCK, _BLOCKS, _FEWEST = 50, 20, 4
 _BY_CHANCE, _WANDERS = 2.0, 0.1
 """A rise in standard errors that is none, and the part of the range of single records that blocks of them differ by."""
 _AT_ONCE = 0.5
@@ -198,6 +198,7 @@ class Plateau(Detector):
     means: list[float] = []
     block: list[float] = []
     size = _FIRST_BLOCK
+    rise = 0.0, 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
         reward = context.reward
@@ -209,8 +210,7 @@ class Plateau(Detector):
             return None
         if self._has_never_moved(context):
             self.since = self.first
-            rise, _ = rise_and_error(self.means)
-            return Finding(WARN, reward.usual, None, None, (float(reward.count), rise))
+            return Finding(WARN, reward.usual, None, None, (float(reward.count), self.rise[0]))
         if reward.usual > self.best:
             if reward.usual > self.best + _NEW_BEST * (reward.top - reward.bottom):
                 self.best_at, self.at_best, self.best, self.is_told = reward.count, context.place, reward.usual, False
@@ -237,15 +237,17 @@ class Plateau(Detector):
             pairs = zip(self.means[::2], self.means[1::2], strict=True)
             self.means = [(one + other) / 2.0 for one, other in pairs]
             self.size *= 2
+        if len(self.means) >= _FEWEST:
+            self.rise = rise_and_error(self.means)
 
     def _has_never_moved(self, context: RuleContext) -> bool:
         """Neither the reward nor an evaluation is above its first ones by more than chance, over `never` records."""
         reward, means = context.reward, self.means
         if reward.count < self.thresholds["never"] or reward.is_constant or reward.is_solved:
             return False
-        if len(means) < 4 or max(means) - min(means) > _WANDERS * (reward.top - reward.bottom):
+        if len(means) < _FEWEST or max(means) - min(means) > _WANDERS * (reward.top - reward.bottom):
             return False
-        rise, error = rise_and_error(means)
+        rise, error = self.rise
         if rise > _BY_CHANCE * error or context.is_paused or context.has_teacher:
             return False
         # It rose at once, within the first of the blocks.

@@ -149,7 +149,7 @@ class AbsurdGradient(Line):
     often = NOfMCounter(2, 3)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        found = super().look(value, context)
+        found = super().look(value, context) if value > self.edge else QUIET
         if found is None or (found is QUIET and not self.often.bits) or self.often.push(found.level >= CRIT):
             return found
         return found._replace(level=min(found.level, INFO))
@@ -282,6 +282,7 @@ class LossJump(Detector):
             return self._take(value)
         median = window.median
         distance = value - median
+        reach = max(reach, thresholds["warn"] * MAD_TO_SIGMA * window.least_mad)
         if abs(distance) <= reach or abs(value) <= abs(median):
             return self._take(value)
         spread = window.mad * MAD_TO_SIGMA

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from rltop.model import Span, SpanKind, StepTiming, TimedSpan
 from rltop.regex import regex
-from rltop.stats.rolling import MAD_TO_SIGMA, median_of
+from rltop.stats.rolling import MAD_TO_SIGMA, least_mad_of, median_of
 from rltop.structs import NamedTuple, Struct, field
 
 MAX_STEPS = 256
@@ -319,9 +319,8 @@ def compare(columns: StageTimes, least: Callable[[float, float, float], float] |
     for place, values in ordered.items():
         (group, stage), middle, count = place, usual[place], len(values)
         whole, furthest, sigma, line = step_s[group], values[-1] - middle, 0.0, -math.inf
-        low = count // 4
-        # The deviation of half of the values or more is no less: mostly no rank is far behind, and no more is needed.
-        nearest = min(middle - values[low], values[low + count // 2] - middle) if count > 2 else 0.0
+        # Mostly no rank is far behind, and no more is needed than that.
+        nearest = least_mad_of(values, middle) if count > 2 else 0.0
         if count < 2 or (least is not None and furthest <= least(middle, MAD_TO_SIGMA * nearest, whole)):
             continue
         if count > 2:

@@ -35,6 +35,13 @@ def mad_of(values: Sequence[float]) -> float:
     return median_of([abs(value - centre) for value in values])
 
 
+def least_mad_of(ordered: Sequence[float], centre: float) -> float:
+    """No more than the median absolute deviation from `centre`: half of the values, or more, deviate by this; O(1)."""
+    low = len(ordered) >> 2
+    below, above = centre - ordered[low], ordered[low + (len(ordered) >> 1)] - centre
+    return below if below < above else above
+
+
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Mean of two `values` or more, and its standard error s / sqrt(n); O(n), and not exact as `statistics` is."""
     count = len(values)
@@ -109,6 +116,10 @@ class Window(Cloned):
             self._in_order()
         return self._median
 
+    def is_above(self, line: float) -> bool:
+        """Whether the median is, which is worked out only where a value is."""
+        return self.most > line and self.median > line
+
     @property
     def count(self) -> int:
         return len(self._values)
@@ -132,6 +143,11 @@ class Window(Cloned):
         """Median absolute deviation from the median, unscaled; 0.0 when empty."""
         order, centre = self._in_order(), self.median
         return median_of([abs(value - centre) for value in order]) if order else 0.0
+
+    @property
+    def least_mad(self) -> float:
+        """The median absolute deviation is no less; O(1)."""
+        return least_mad_of(self._in_order(), self.median)
 
     def last(self, count: int) -> float:
         """Median of the newest `count` values (of all, when fewer are held); raises `IndexError` when empty."""
