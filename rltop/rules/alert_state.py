@@ -78,8 +78,7 @@ class _Lasting(Cloned):
 
     def clear_after(self, level: Level) -> int:
         """Better findings in a row that end an alert of `level`."""
-        m = self._lines[level - INFO][2]
-        return m if m > self._least else self._least
+        return max(self.m(level), self._least)
 
     def push(self, level: Level, record: int, step: int) -> Level:
         """Take a finding in; the worst level that is established now."""
@@ -168,8 +167,7 @@ class AlertState(Cloned):
         self._lasting = _Lasting(spec)
         self._better = self._since_crit = 0
         self._unmoved: Level | None = None
-        self.is_firing = False
-        self.is_idle = True
+        self.is_firing, self.is_idle = False, True
         self._cool: dict[Level, int] = {}
         self._recovered: _Recovered | None = None
         self._loud = 0.0
@@ -283,8 +281,7 @@ class AlertState(Cloned):
         onset = standing.onset(context.recent, record + 1, self.recovered_record)
         self.since_record, self.since_step = onset or context.place
         value = standing.settle_again(self.since_step)
-        self.finding = finding if finding.extra else finding._replace(value=value)
-        self.finding_record = record
+        self.finding, self.finding_record = finding if finding.extra else finding._replace(value=value), record
         self.is_firing, self.standing, self.worst = True, standing, OK
         self.recovered_step, self._recovered = None, None
         self._better = self.incident = 0
@@ -420,11 +417,9 @@ class AlertState(Cloned):
             standing.come_back()
             self._recovered = _Recovered(self.worst, self.finding, standing)
         self.standing = NOWHERE
-        self.recovered_step = context.observation.step
-        self.recovered_record = context.observation.record
-        for level in (INFO, WARN, CRIT):
-            if level <= self.worst:
-                self._cool[level] = self.recovered_record + COOLDOWN_RECORDS
+        self.recovered_record, self.recovered_step = context.place
+        levels = [level for level in _LEVELS if level <= self.worst]
+        self._cool |= dict.fromkeys(levels, self.recovered_record + COOLDOWN_RECORDS)
         self.level = self.worst
         message = f"{self.spec.title}, since step {self.since_step:,}{how}"
         return self._event(context, EventState.RECOVERED, self.level, message)

@@ -542,8 +542,7 @@ class AuxiliaryStage(Detector):
         found = [self._judge(name, values[name], step) for name in _LINES if name in values]
         if len(self.evaluated) >= self.thresholds["evaluated"]:
             found.append(self._judge_evaluations())
-        told = [one for one in found if one is not QUIET]
-        most = max(told, key=lambda one: (one.level, one.value), default=QUIET if found else None)
+        most = max(found, key=lambda one: (one.level, one.value), default=None)
         if most is None or most is QUIET or most.words[0] not in _SYNC:
             return most
         part = max(_SYNC_PARTS, key=lambda name: values.get(name, 0.0))

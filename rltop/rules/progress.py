@@ -197,8 +197,7 @@ class Plateau(Detector):
     is_told = False
     means: list[float] = []
     block: list[float] = []
-    size = _FIRST_BLOCK
-    rise = 0.0, 0.0
+    size, rise = _FIRST_BLOCK, (0.0, 0.0)
 
     def detect(self, context: RuleContext) -> Finding | None:
         reward = context.reward

@@ -414,13 +414,12 @@ class Departure(Standing):
         self._count += 1
         if len(self._early) < _EARLY:
             self._early = (*self._early, value)
-        self.is_back = self._hold(value)
+        self._hold(value)
+        self.is_back = bool(self._inside & 1)
         self._has_returned = self._has_returned or self._inside & _RETURNED == _RETURNED
 
-    def _hold(self, value: float) -> bool:
-        is_inside = not self.is_beyond(value)
-        self._inside = (self._inside << 1 | is_inside) & _NEWEST_FLAGS
-        return is_inside
+    def _hold(self, value: float) -> None:
+        self._inside = (self._inside << 1 | (not self.is_beyond(value))) & _NEWEST_FLAGS
 
     def is_beyond(self, value: float) -> bool:
         before = self.before
