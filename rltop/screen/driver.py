@@ -329,6 +329,7 @@ class GuardedDriver(LinuxDriver):
     `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, on `_app`,
     and on `disable_input`, after which nobody reads such an answer: it joins
     `_key_thread`, and throws away what is typed behind that.
+    Also on the `_queue` of `_writer_thread`, which holds 30 writes, after which the event loop would wait.
     Also on `suspend_application_mode` and `resume_application_mode`, which end and begin both threads, and on
     `attrs_before`, the settings that it would restore. Its own answers to SIGTSTP and SIGCONT, set when it is made, end
     in an empty screen, and in a second thread that reads keys where nobody announced the stop. What was typed before it
@@ -387,6 +388,9 @@ class GuardedDriver(LinuxDriver):
         self.guard.enter()
         self._typed = self.guard.hand_over()
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        if self._writer_thread is not None:
+            # While the terminal reads nothing, keys go on being answered: that of leaving above all.
+            self._writer_thread._queue.maxsize = 0
         self.attrs_before = None
         if self.title:
             # After a stop: the guard has put back the title from before.
@@ -447,6 +451,7 @@ class GuardedDriver(LinuxDriver):
 
     def disable_input(self) -> None:
         """Wait for the last answer of the terminal: nobody reads it later."""
+        self.guard.hurry()
         self.ping.settle()
         os.write(self._tells_to_end, b"\0")
         thread = self._key_thread

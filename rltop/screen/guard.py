@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from rltop.clock import Clock
 from rltop.errors import SourceError
 from rltop.screen.modes import (
     ENTER,
@@ -74,6 +75,8 @@ class TerminalGuard:
         self.signals = Signals(output_fd, self._asked_to_end, self._asked_to_stop, self._continued)
         self._is_entered = False
         self._is_handed_over = False
+        self._clock = Clock()
+        self._writes_until_s: float | None = None
         self._drawn, self._typed = bytearray(), bytearray()
         # Re-entrant: a signal handler may have to restore while its own thread is writing.
         self._output = threading.RLock()
@@ -136,7 +139,7 @@ class TerminalGuard:
             if self._is_entered:
                 return
             self._settings = take_keys_quietly(self.input_fd)
-            self._is_entered = True
+            self._is_entered, self._writes_until_s = True, None
             if self._warden is not None:
                 self._warden.tell(as_word(self._settings))
             self.write(ENTER)
@@ -154,6 +157,10 @@ class TerminalGuard:
                 give_back(self.input_fd, self._writing_fd, self._settings, self.signals.job, keeps_keys=keeps_keys)
                 if self._warden is not None:
                     self._warden.tell(b"")
+
+    def hurry(self) -> None:
+        """The screen is about to be left: a terminal that reads no more, or slowly, is not waited for."""
+        self._writes_until_s = self._clock.monotonic() + WRITE_TIMEOUT_S
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
@@ -200,15 +207,18 @@ class TerminalGuard:
 
     def end(self, code: int) -> NoReturn:
         """Give the terminal back and quit, from any thread, with nothing else to tidy up; no other enters it again."""
-        self._output.acquire(timeout=WRITE_TIMEOUT_S)
+        # Who is giving it back already waits for it twice.
+        self._output.acquire(timeout=3 * WRITE_TIMEOUT_S)
         self.restore()
         self._dismiss_warden()
         os._exit(code)
 
     def write(self, data: bytes) -> bool:
-        """Send `data`; False when the screen has been left or the terminal is gone."""
+        """Send `data`; False when the screen has been left, or is about to be, or the terminal is gone."""
         view = memoryview(data)
         while view:
+            if self._writes_until_s is not None and self._clock.monotonic() >= self._writes_until_s:
+                return False
             with self._output:
                 if not self._is_entered or self.is_lost:
                     return False

@@ -136,6 +136,19 @@ def test_a_terminal_that_says_late_and_in_parts_that_its_ground_is_light(start: 
     terminal.assert_untouched()
 
 
+@pytest.mark.parametrize("keys", ["q", "T" * 40 + "q", "T" * 40 + "\x03"])
+def test_quitting_while_the_terminal_reads_nothing(start: Start, keys: str) -> None:
+    terminal = start(width=200, height=60)
+    terminal.until_text(FOOTER)
+    # The terminal is full: nothing is read any more.
+    terminal.press("mq" * 10)
+    time.sleep(1.0)
+    terminal.press(keys)
+    assert terminal.process.wait(PATIENCE_S) == 0
+    terminal.wait()
+    terminal.assert_untouched()
+
+
 @pytest.mark.parametrize(("bytes_per_s", "is_drawn"), [(0, True), (100, False), (0, False)])
 def test_a_signal_while_the_terminal_hardly_reads(start: Start, bytes_per_s: int, *, is_drawn: bool) -> None:
     terminal = start(width=200, height=60)
