@@ -258,11 +258,26 @@ def describe_refusal(error: Exception, environ: Mapping[str, str]) -> list[str]:
     what = str(error)
     if isinstance(error, OSError) and error.strerror:
         what = error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
+    archive = _archive()
+    if isinstance(error, NotADirectoryError) and archive:
+        return [
+            *_traceback(error, environ),
+            f"it runs from inside of {archive}, where the files that it brings along cannot be opened",
+            "  install it (pip, pipx, uv), or pack it so that it is unpacked to run, as shiv does",
+        ]
     return [
         *_traceback(error, environ),
         f"operating system error: {what}",
         f"  check the path, its permissions and the limits (ulimit -a); {DEBUG_VARIABLE}=1 prints the traceback",
     ]
+
+
+def _archive() -> str:
+    """The file of which this package is a part, as of a zipapp; empty where it is installed."""
+    from pathlib import Path
+
+    inside = Path(__file__).parents[2]
+    return str(inside) if inside.is_file() else ""
 
 
 def _traceback(error: Exception, environ: Mapping[str, str]) -> list[str]:

@@ -7,9 +7,11 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
+import zipapp
 from pathlib import Path
 
 import pytest
@@ -501,3 +503,14 @@ def test_check_judges_group_lengths_from_rollout_dumps(tmp_path: Path, capsys: p
         (found,) = [event for event in json.loads(said)["events"] if event["rule"] == "P5"]
         assert (found["level"], found["since_step"]) == ("warn", 1)
         assert "7.00× its group's median" in found["message"] and "lengths in characters" in found["message"]
+
+
+def test_from_inside_of_a_zip_archive_it_says_how_to_install_it(tmp_path):
+    package = Path(parse.__code__.co_filename).parents[1]
+    shutil.copytree(package, tmp_path / "app" / "rltop", ignore=shutil.ignore_patterns("__pycache__"))
+    archive = tmp_path / "rltop.pyz"
+    zipapp.create_archive(tmp_path / "app", archive, main="rltop.__main__:main")
+    words = [sys.executable, str(archive), "--once", "x.jsonl"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert "Traceback" not in done.stderr
+    assert "rltop.pyz, where the files" in done.stderr and "  install it" in done.stderr
