@@ -532,6 +532,11 @@ _ASIDE = regex(
     rf"(?P<number>{_NUMBER})%?\s?\)|\s?\([\d\s/.,%+-]{{1,40}}\)"
 )
 """What stands in parentheses behind a number: a statistic of the same quantity; bare numbers say nothing for sure."""
+_SOLE = frozenset({"training loss", "train loss", "training reward", "train reward"})
+"""What may stand alone behind a step, though its name is two words of a sentence: nothing but a training says it.
+
+So do the events of OpenAI's fine-tuning jobs: `Step 7/300: training loss=0.72`.
+"""
 _SIGNS = (
     "loss", "rew", "return", "score", "acc", "kl", "entropy", "grad", "norm", "nll", "ppl", "perplex", "lr", "rate",
     "tok", "samples", "sps", "fps", "error", "success", "win", "ratio", "clip", "epsilon", "value", "policy", "adv",
@@ -773,7 +778,7 @@ class _Pairs:
         told = [key.lower() for key in self._row if key not in _LOG_MARKS]
         if not (self._has_words or self._is_sentence):
             return any(sign in key for key in told for sign in _SIGNS)
-        is_sure = self._count > 1 or self._is_table or not self._is_loose or told == ["training loss"]
+        is_sure = self._count > 1 or self._is_table or not self._is_loose or _SOLE.issuperset(told)
         return is_sure and any("loss" in key or "reward" in key for key in told)
 
 

@@ -250,6 +250,8 @@ def test_events_of_a_fine_tuning_job():
     assert rows(text.format(100, 0.72)) == {100: {"training loss": 0.72, "validation loss": 0.5}}
     (alone,), _ = decode("[17736101] Step 7/300: training loss=0.72\n")
     assert (alone.step, alone.total_steps, *alone.values) == (7, 300, 0.72)
+    (alone,), _ = decode("Step 7/300: train reward=0.72\n")
+    assert alone.schema.keys == ("train reward",)
 
 
 def test_a_counter_that_is_one_of_one_on_each_line_is_no_step():
