@@ -366,7 +366,9 @@ class LogReader:
             process, text = text[: front.end()].strip(), text[front.end() :]
             said = _RANK.search(front[0])
             rank = None if said is None else int(said[said.lastindex or 0])
-        return _Read(text, process, rank, clock_of(stamp or text), records.pop(offset, None), self._number, offset)
+        return _Read(
+            text, process, rank, clock_of(stamp) or clock_of(text), records.pop(offset, None), self._number, offset
+        )
 
     def _read(self, line: _Read, *, has_clock: bool) -> list[PhaseEvent]:
         text = line.text

@@ -110,7 +110,11 @@ class LineMetrics:
 LAUNCHED = r"\([^()]{0,80}pid=[^()]{1,80}\)|\[[^\[\]]{0,24}[Rr]ank ?\d{1,6}\]:?|\[default\d{1,5}\]:|\d{1,5}:(?=\s)"
 """What launchers put in front of a line: Ray, SkyPilot, torchrun, mpirun."""
 IN_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
-_STAMP = regex(r"20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) ")
+_STAMP = regex(
+    r"20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) "
+    r"|[A-Z][a-z]{2} [ 1-3]\d [\d:]{8}(?: [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,8}\]:)? "
+    r"|\[\d{1,5},\d{1,5}\]<std(?:out|err)>: ?"
+)
 
 
 def without_prefix(text: str) -> str:
@@ -140,9 +144,9 @@ def strip_escapes(text: str) -> str:
 
 
 def plain(line: str) -> str:
-    """A line without colours, and without the time that `kubectl logs --timestamps` and `docker logs -t` put first."""
+    """A line without colours, and without what `kubectl logs --timestamps`, the journal or `mpirun` put first."""
     line = strip_escapes(line)
-    stamp = _STAMP.match(line) if line.startswith("20") else None
+    stamp = _STAMP.match(line)
     return line if stamp is None else line[stamp.end() :]
 
 
