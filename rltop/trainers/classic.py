@@ -116,7 +116,7 @@ RLLIB = Dialect(
         {cpu,ram}_util ×0.01 | perf/{}_util_percent
         """.replace("{at}", f"{{{','.join(_LEARNER)}}}")
     ),
-    timing=TimingPlan(step_keys=("time_this_iter_s",)),
+    timing=TimingPlan(step_keys=("time_this_iter_s", "ray/tune/time_this_iter_s")),
     hidden=(
         *("episodes_this_iter", "num_healthy_workers", "timesteps_total", "agent_timesteps_total"),
         *("info/num_steps_sampled", "info/num_agent_steps_sampled", "info/num_agent_steps_trained"),

@@ -237,6 +237,17 @@ def test_a_run_without_timing_says_so() -> None:
     known = "this run logs no durations (by the times of its rows a step takes 350 ms): log the seconds"
     assert known in text("".join(timed).encode())
     assert "not enough records" in text(b"")
+    tune = "ray/tune/"  # what Tune writes for TensorBoard
+    rows = [
+        {
+            "step": 1000 * n,
+            f"{tune}episode_reward_mean": n,
+            f"{tune}time_this_iter_s": 56.0,
+            f"{tune}training_iteration": n,
+        }
+        for n in range(1, 40)
+    ]
+    assert "STEP 39,000 56.0 s logged" in text("".join(json.dumps(row) + "\n" for row in rows).encode())
 
 
 def test_a_step_without_stages_is_one_row_and_no_culprit() -> None:
