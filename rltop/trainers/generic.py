@@ -17,6 +17,11 @@ _ACCURACY = ("accuracy", "acc", "train_accuracy", "mean_accuracy")
 _DPO = ("rewards/accuracies", "rewards/accuracy", "rewards/margins", "dpo/*", "dpo_loss", "loss/dpo")
 _CHOSEN = ("chosen_reward", "chosen_rewards", "reward_chosen", "rewards_chosen", "rewards/chosen", "reward/chosen")
 """Beside its rejected one: the two rewards that a loop of its own logs of each pair."""
+_SCORES = (
+    *(("chosen_score", "rejected_score"), ("chosen_scores", "rejected_scores")),
+    *(("positive_score", "negative_score"), ("Positive Score", "Negative Score")),
+)
+"""What a reward model gives to the two completions of a pair."""
 _Q = ("q_loss", "qf_loss", "qf1_loss", "td_loss", "td_error", "q_values", "mean_q", "q_mean", "epsilon")
 """Keys of DQN, SAC and their like, whose critic is no value function of PPO."""
 _POLICY = (
@@ -55,7 +60,8 @@ _LOOPS = spellings("""
     reward_{max,min} | {}_reward | reward_{} | reward/{}
     success_frac | success_rate | success | solve_rate | env/success_once | successes | pass_rate | rollout/success_rate
     success_frac | reward/pass@1 | correct_rate | correct_rate_ema | success_ema | win_rate | train/success_rate
-    zero_std_frac | frac_reward_zero_std | zero_std_frac | frac_zero_std | zero_variance_frac
+    zero_std_frac | frac_reward_zero_std | zero_std_frac | frac_zero_std | zero_{variance,gradient,advantage}_frac
+    zero_std_frac | {zero,no}_{variance,gradient,advantage,contrast}_{,group_}fraction
     adv_mean | advantage_mean | mean_advantage | advantages/mean | advantages_mean | Adv Mean
     kl_ref | kl | kl_div | kl_ref | kl_loss | mean_kl | kl_divergence | kl_mean | loss/kl_div | ref_kl
     kl_old | approx_kl | ppo_kl | approxkl | kl_old | policy_kl | approx_policy_kl | train/approx_kl | policy/approx_kl
@@ -105,13 +111,16 @@ _LOOPS = spellings("""
     dpo_rejected | reject_rewards | reward_rejected | rewards_rejected | reward/rejected | rewards/rejected
     dpo_rejected | rejected_reward | reject_reward | rejected_rewards | dpo/rejected_reward | dpo/rewards/rejected
     dpo_rejected | dpo/rejected_rewards | dpo/reward_rejected
+    dpo_{chosen,rejected} | {}_score | {}_scores
+    dpo_chosen | positive_score | Positive Score
+    dpo_rejected | negative_score | Negative Score
     rm_accuracy | rm/accuracy | rm/acc
-    rm_margin | rm/reward_margin | rm/margin
+    rm_margin | rm/reward_margin | rm/margin | chosen_score − rejected_score | chosen_scores − rejected_scores
     token_accuracy | token_accuracy | mean_token_accuracy
     val_loss | val_loss | eval_loss | validation_loss | val/loss | eval/loss | test_loss
     val_score | val_score | val_reward | eval_reward | eval/reward | val/reward | eval_score | test_reward
     val_score | eval/mean_reward | eval_mean_reward | eval/reward_mean | eval/return | eval_return | eval/*/reward
-    val_score | {gold,true}_{reward,score} | eval/*/score | val/*/reward | val/*/score | eval/*/mean_reward
+    val_score | {gold,true}_{reward,score} | gold | eval/*/score | val/*/reward | val/*/score | eval/*/mean_reward
     val_return | evaluation/average_reward | evaluation/mean_reward | evaluation/return
     val_acc | val_accuracy | val_acc | eval_accuracy | eval/accuracy | val/accuracy | eval_acc | test_acc
     val_acc | val/success_rate | eval/success_rate | eval_success_rate | val_success_rate
@@ -211,6 +220,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.EMBODIED, any_of=("env/success_once",), weight=3),
         *(Fingerprint(Algorithm.PPO, all_of=(key,), any_of=_CLIPPED, none_of=_Q, weight=2) for key in _CRITIC),
         Fingerprint(Algorithm.REWARD, any_of=("rm/accuracy", "rm/reward_margin", "rm/loss"), none_of=_POLICY, weight=5),
+        *(Fingerprint(Algorithm.REWARD, all_of=pair, none_of=_POLICY, weight=7) for pair in _SCORES),
         Fingerprint(Algorithm.DPO, any_of=_DPO, weight=4),
         *(
             Fingerprint(Algorithm.DPO, all_of=(chosen, chosen.replace("chosen", rejected)), none_of=_NO_PAIRS, weight=7)

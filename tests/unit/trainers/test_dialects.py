@@ -282,6 +282,15 @@ def test_a_reward_that_a_loop_of_ones_own_calls_after_its_rollouts() -> None:
     signals = found(["step", "proxy", "true_score", "kl", "training loss"]).signals
     keys = [signals[name][0].key for name in ("reward_mean", "val_score", "loss")]
     assert keys == ["proxy", "true_score", "training loss"]
+    signals = found(["step", "proxy", "gold", "kl", "zero_gradient_group_fraction"]).signals
+    assert [signals[name][0].key for name in ("val_score", "zero_std_frac")] == ["gold", "zero_gradient_group_fraction"]
+
+
+def test_scores_of_the_two_completions_of_a_pair_are_those_of_a_reward_model() -> None:
+    for pair in (["Positive Score", "Negative Score"], ["chosen_score", "rejected_score"]):
+        identity = found(["Loss", *pair])
+        assert identity.algorithm is Algorithm.REWARD and not identity.guesses
+        assert found(["loss", "policy_loss", "kl", *pair]).algorithm is not Algorithm.REWARD
 
 
 def test_levels_of_an_evaluation_are_metrics_of_their_own() -> None:
