@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -94,13 +95,30 @@ def test_snappy_literals_and_copies() -> None:
     assert decompress_snappy(bytes([12, 2 << 2]) + b"abc" + bytes([(9 - 1) << 2 | 2, 3, 0])) == b"abc" * 4
 
 
-@given(st.binary(max_size=64))
-def test_snappy_bytes_give_bytes_or_a_value_error(raw: bytes) -> None:
-    try:
-        out = decompress_snappy(raw)
-    except ValueError:
-        return
-    assert len(out) <= 24 * len(raw)
+@given(
+    st.lists(
+        st.one_of(st.binary(min_size=1, max_size=60), st.tuples(st.integers(0, 300), st.integers(1, 64))), max_size=9
+    ),
+    st.integers(0, 300),
+    st.integers(0, 255),
+)
+def test_a_block_of_snappy_is_what_was_packed_and_a_damaged_one_is_bytes_or_a_value_error(
+    parts: list[bytes | tuple[int, int]], place: int, other: int
+) -> None:
+    block, out = b"\x00a", b"a"
+    for part in parts:
+        if isinstance(part, bytes):
+            block += bytes([(len(part) - 1) << 2]) + part
+            out += part
+        else:
+            back, length = 1 + part[0] % len(out), part[1]
+            block += bytes([(length - 1) << 2 | 2]) + back.to_bytes(2, "little")
+            out += (out[-back:] * length)[:length]
+    raw = bytearray(bytes([len(out) & 127 | 128, len(out) >> 7]) + block)
+    assert decompress_snappy(bytes(raw)) == out
+    raw[place % len(raw)] = other
+    with suppress(ValueError):
+        assert len(decompress_snappy(bytes(raw))) <= 24 * len(raw)
 
 
 def test_numbers_that_are_not_finite_stay_what_they_are() -> None:

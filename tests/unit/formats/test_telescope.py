@@ -89,7 +89,7 @@ def test_how_the_two_kinds_of_archives_interleave_changes_nothing(first: tuple[i
     assert [record.step for record in records] == sorted(record.step for record in records)
 
 
-@examples(8)
+@examples(5)
 @given(st.lists(st.integers(0, 3), max_size=11))
 def test_a_live_run_shows_each_value_once_and_in_order(looks: list[int]) -> None:
     """The trainer goes on; tails are read when somebody looks, whole or cut in the middle of being written."""
@@ -191,7 +191,7 @@ def test_the_kind_is_found_by_the_first_table() -> None:
 @given(st.data())
 def test_damage_raises_nothing(data: st.DataObject) -> None:
     raw = bytearray(steps_until(1))
-    for _ in range(data.draw(st.integers(1, 8))):
+    for _ in range(data.draw(st.integers(0, 8))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     for record in read([bytes(raw)], pieces=data.draw(st.integers(100, 5000))):
         assert record.step >= 0
