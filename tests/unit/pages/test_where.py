@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from fake_run import run_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -281,6 +282,7 @@ def test_the_phase_of_the_open_step_is_not_cut(phase: str, width: int, bar_at: i
     assert "1,840 open" in text
 
 
+@examples(30)
 @given(
     st.lists(
         st.builds(

@@ -179,7 +179,7 @@ def test_looking_for_ranges_beside_many_runs_is_progress_too(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, zstandard.compress], ids=["gz", "bz2", "zst"])
-@pytest.mark.parametrize("count", [3, 2000])
+@pytest.mark.parametrize("count", [3, 1000])
 def test_what_is_compressed_is_found_in_a_directory(tmp_path, pack, count):
     noise = random.Random(0)
     lines = (json.dumps({"step": i, **{f"m/{key}": noise.random() for key in range(20)}}) for i in range(count))
