@@ -13,7 +13,7 @@ import pytest
 def each_row(
     names: str | Sequence[str], rows: Iterable[Any], *, ids: Callable[[Any], object] | Iterable[object] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """As `pytest.mark.parametrize`, for rows that cost less than a test of their own does (6 ms of processor time).
+    """As `pytest.mark.parametrize`, for rows that cost less than a test of their own does (2 ms of processor time).
 
     A row gets a `tmp_path` and a `monkeypatch` of its own, and begins with nothing captured; every other fixture is
     made once for the table. Rows skip together or not at all. Where there are no rows, or one has a mark, each is a
