@@ -281,12 +281,11 @@ class LossJump(Detector):
         if (value - window.least <= reach and window.most - value <= reach) or window.count < _MIN_SAMPLES:
             return self._take(value)
         median = window.median
-        distance = value - median
-        reach = max(reach, thresholds["warn"] * MAD_TO_SIGMA * window.least_mad)
-        if abs(distance) <= reach or abs(value) <= abs(median):
+        distance, warn = value - median, thresholds["warn"]
+        if abs(value) <= abs(median) or abs(distance) <= max(reach, warn * (window.least_mad * MAD_TO_SIGMA)):
             return self._take(value)
         spread = window.mad * MAD_TO_SIGMA
-        line = thresholds["warn"] * max(spread, thresholds["floor"])
+        line = warn * max(spread, thresholds["floor"])
         if abs(distance) <= line:
             return self._take(value)
         window.push(value)
