@@ -382,7 +382,7 @@ class LogReader:
         if bar is not None:
             found += self._of_bar(bar, line, has_clock)
         if line.record is not None:
-            found += self._of_row(line, line.record, has_clock)
+            found += self._of_row(line.record, has_clock)
         if not found:
             found += self._of_failure(line)
         elif bar is not None and line.record is None:
@@ -442,7 +442,7 @@ class LogReader:
                 start_s = self._begun_s[line.process, title] = self._time_s - took_s
             self._wait_until(start_s + took_s)
         if of is not None and STEP_BARS.fullmatch(title):
-            return self._of_steps(line.process, title, done, of, took_s)
+            return self._of_steps(title, done, of, took_s)
         if OUTER_BARS.match(title):
             ends = OF_ALL.search(title)
             is_last = ends is not None and ends[1] == ends[2] and of is not None and done >= of
@@ -455,7 +455,7 @@ class LogReader:
             )
         ]
 
-    def _of_steps(self, process: str, title: str, done: int, of: int, took_s: float) -> Iterable[PhaseEvent]:
+    def _of_steps(self, title: str, done: int, of: int, took_s: float) -> Iterable[PhaseEvent]:
         """A bar that counts steps; one without a title that counts to another number is of a validation."""
         first = self._step_bars.setdefault(title, (done, of))
         if first[1] != of:
@@ -474,7 +474,7 @@ class LogReader:
         self._stepped_s = self._time_s
         return [PhaseEvent(self._time_s, Act.STEP, step=done, total=of)]
 
-    def _of_row(self, line: _Read, record: Record, has_clock: bool) -> Iterable[PhaseEvent]:
+    def _of_row(self, record: Record, has_clock: bool) -> Iterable[PhaseEvent]:
         took_s = None
         for key, value in zip(record.schema.keys, record.values, strict=False):
             if key in STEP_TIMES and value == value:

@@ -178,14 +178,14 @@ def _stop(row: _Row) -> tuple[str, str]:
     return flat(text), "note" if one.discarded else "warn" if one.is_truncated else "text"
 
 
-def _number(view: CompletionsView, index: int, completion: Completion) -> str:
+def _number(index: int, completion: Completion) -> str:
     return Label.of(completion.number).display or str(index + 1)
 
 
 def _rows(view: CompletionsView) -> list[_Row]:
     shelved = view.rollouts.shelved
     return [
-        _Row(_number(view, i, each), each, shelved.rollouts.length(each) if shelved is not None else None)
+        _Row(_number(i, each), each, shelved.rollouts.length(each) if shelved is not None else None)
         for i, each in enumerate(view.completions)
     ]
 
@@ -225,7 +225,7 @@ def paint_completion(
     if group is None:
         return paint_completions(view, width, glyphs)
     completion = view.completions[rank]
-    trail = (f"group {_name(group, width - 20)}", f"completion {_number(view, rank, completion)}")
+    trail = (f"group {_name(group, width - 20)}", f"completion {_number(rank, completion)}")
     builder = paint_trail(view.rollouts, trail, width, glyphs)
     by = "length" if view.order.head == _unit(view.rollouts) else view.order.head
     note = f"{units.count(rank + 1)} of {units.count(len(view.completions))} by {by}"

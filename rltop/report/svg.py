@@ -388,7 +388,6 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 _MARGIN, _SPACE = 24, 24
 _WHOLE = 2 * WIDTH + _SPACE + 2 * _MARGIN
-_LINE = 18
 _CELLS = 120
 _TITLE_CELLS = 34
 _SMALL, _LARGE = 13, 22

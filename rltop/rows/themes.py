@@ -41,10 +41,6 @@ class RoleStyle(NamedTuple):
     underline: bool = False
     reverse: bool = False
 
-    @property
-    def is_plain(self) -> bool:
-        return self == RoleStyle()
-
     def under(self, overlay: RoleStyle) -> RoleStyle:
         return RoleStyle._make(over or own for own, over in zip(self, overlay, strict=True))
 

@@ -551,11 +551,6 @@ class RunStream:
         rules = self.shown.rules
         return dies_after_s if dies_after_s <= FATAL_S or rules is None else max(dies_after_s, rules.liveness.longest_s)
 
-    @property
-    def is_silent(self) -> bool:
-        """Is it read to its end, or has nothing come for longer than between two of its rows?"""
-        return self.is_finished or self._state_by_age() is not RunState.LIVE
-
     def _state_by_age(self) -> RunState:
         """The state by how long nothing has come, whether the file is being followed or has been read once."""
         shown, age_s = self.shown, self._age_when_read() if self.is_finished else self.age_s

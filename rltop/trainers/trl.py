@@ -10,8 +10,6 @@ from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, Trait
 from rltop.model import Algorithm
 from rltop.structs import replace
 
-_LENGTHS = ("completions/mean_length", "completion_length")
-
 FINGERPRINTS = (
     Fingerprint(Algorithm.PPO, all_of=("objective/kl", "policy/approxkl_avg", "loss/value_avg"), weight=24),
     Fingerprint(Algorithm.RLOO, all_of=("objective/kl", "policy/approxkl_avg"), none_of=("loss/value_avg",), weight=23),

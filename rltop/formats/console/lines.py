@@ -167,7 +167,7 @@ def read_line(text: str, *, is_ended: bool = True) -> list[LineMetrics]:
         return _read_validation(text)
     text = without_prefix(plain(text))
     if "{" in text:
-        one = _read_object(text, is_cut=is_cut)
+        one = _read_object(text)
         if one is not None:
             return [one]
     bar = _STEP_BAR.search(text)
@@ -254,13 +254,13 @@ def _mean_of(listed: str) -> float | str:
 # -- {…}: dictionaries as printed, and JSON --------------------------------------------------------------------------
 
 
-def _read_object(text: str, *, is_cut: bool) -> LineMetrics | None:
+def _read_object(text: str) -> LineMetrics | None:
     named = _STEP_DICT.search(text)
     if named is not None:
-        return _nonempty(_read_dict(text, named.end(), int(named[1]), is_cut=is_cut))
+        return _nonempty(_read_dict(text, named.end(), int(named[1])))
     counted = _ROLLOUT_DICT.search(text)
     if counted is not None:
-        return _of_rollout(_read_dict(text, counted.end(), None, is_cut=is_cut), counted)
+        return _of_rollout(_read_dict(text, counted.end(), None), counted)
     may_nest = ("metrics" in text or "logs" in text) and _NESTED.search(text) is not None
     nested = _read_nested(text) if may_nest else None
     if nested is not None:
@@ -268,7 +268,7 @@ def _read_object(text: str, *, is_cut: bool) -> LineMetrics | None:
     start = _dict_start(text)
     if start is None:
         return None
-    found = _read_dict(text, start, None, is_cut=is_cut)
+    found = _read_dict(text, start, None)
     if not _is_log_row(found):
         front = _OBJECT_FRONT.match(text) if _is_loop_row(found) else None
         found.is_of_loop = is_of_loop = front is not None and front.end() == start and not front["name"]
@@ -291,7 +291,7 @@ def _read_validation(text: str) -> list[LineMetrics]:
     begin = whole.find(VALIDATION)
     if begin < 0:
         return []
-    found = _read_dict(whole, begin + len(VALIDATION) - 1, None, is_cut=False)
+    found = _read_dict(whole, begin + len(VALIDATION) - 1, None)
     found.row = {key: value for key, value in found.row.items() if is_evaluation_key(key)}
     found.validation = whole[:begin].rpartition(" ")[2].lstrip("\"'(")
     return [found] if found.row else []
@@ -362,7 +362,7 @@ def _is_loop_row(found: LineMetrics) -> bool:
     return is_flat and is_numeric and any("loss" in key.lower() and not is_evaluation_key(key) for key in row)
 
 
-def _read_dict(text: str, start: int, step: int | None, *, is_cut: bool) -> LineMetrics:
+def _read_dict(text: str, start: int, step: int | None) -> LineMetrics:
     """The items of the dictionary whose brace stands at `start`, as far as they are whole."""
     found = LineMetrics(step)
     at = start + 1
@@ -795,7 +795,7 @@ def _read_log_line(text: str) -> list[LineMetrics]:
     end = _Pairs(found.row).read(rest)
     has_loss = len(found.row) > 1 and any("loss" in key and not is_evaluation_key(key) for key in found.row)
     while group := _LOOP_GROUP.match(rest, end):
-        items = _read_dict(group["items"], 0, None, is_cut=False).row
+        items = _read_dict(group["items"], 0, None).row
         found.row |= {f"{group['key']}/{key}": value for key, value in items.items()}
         end = group.end()
     return [found] if has_loss and end == len(rest) else []
