@@ -7,10 +7,12 @@ from functools import partial
 from itertools import count, islice
 from typing import cast
 
+from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 from textual.fuzzy import Matcher
+from textual.widgets import Static
 
 from rltop import units
 from rltop.model import Label, VerdictState
@@ -41,12 +43,20 @@ class RltopPalette(CommandPalette):
     """The palette without signs that not every terminal can draw."""
 
     DEFAULT_CSS = """
+    RltopPalette #keys {
+        dock: bottom;
+        height: 1;
+        padding: 0 0;
+        background: $surface;
+        color: $text-muted;
+    }
     RltopPalette.-ascii #--input, RltopPalette.-ascii #--input.--list-visible {
         border: ascii $primary;
     }
     RltopPalette.-ascii CommandList {
         border: ascii $primary;
         border-top: none;
+        max-height: 65vh;
         scrollbar-size: 0 0;
     }
     """
@@ -58,6 +68,12 @@ class RltopPalette(CommandPalette):
             id="--command-palette",
             classes="-ascii" if is_ascii else None,
         )
+
+    def compose(self) -> ComposeResult:
+        """The palette, and its keys over those of the page, which are text while it is open."""
+        yield from super().compose()
+        up, enter = ("up/down", "Enter") if self.has_class("-ascii") else ("↑↓", "⏎")
+        yield Static(f"{enter} Run  {up} Choose  Esc Close", id="keys", markup=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys for the list are for one that has its place on the screen; Textual fails on them before."""

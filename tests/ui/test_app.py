@@ -672,6 +672,8 @@ async def test_ascii_reaches_the_footer_and_the_palette() -> None:
         await pilot.pause()
         lines = ["".join(segment.text for segment in line) for line in app.screen._compositor.render_strips()]
         assert [line for line in lines if not line.isascii()] == []
+        # Letters are text here, so the keys of the page below are not offered.
+        assert lines[-1].split() == ["Enter", "Run", "up/down", "Choose", "Esc", "Close"]
 
 
 async def test_no_key_of_the_footer_is_cut() -> None:
