@@ -391,7 +391,8 @@ def _paint_settings(
     if len(runs) - len(without) < 2:
         if all(one.snapshot.run.settings is None for one in runs):
             return []
-        return [title.add("  no settings file found next to these runs", "dim").row()]
+        beside = "these runs" if len(without) == len(runs) else ", ".join(without)
+        return [title.add(f"  no settings file found next to {beside}", "dim").row()]
     title.add(f"  {units.counted(len(found), 'setting')}", "value")
     if without:
         title.add(f"   none found beside {', '.join(without)}", "dim")

@@ -261,6 +261,17 @@ async def test_the_settings_in_which_runs_differ_are_told_and_found(runs: list[P
         assert "no run logs or sets advv" in page_text(app)
 
 
+async def test_that_only_one_of_the_runs_has_settings_is_said_of_the_others(runs: list[Path]) -> None:
+    (runs[0].parent / "config.yaml").write_text("lr: 1e-6\n")
+    app = app_over(*runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        read_settings(app.session)
+        app.marked = [str(path) for path in runs]
+        await press(pilot, "o")
+        assert "no settings file found next to 2, 3" in page_text(app)
+
+
 async def test_the_settings_of_a_run_have_a_page(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     (runs[0].parent / "config.json").write_text('{"optim": {"lr": 1e-6}, "seed": 7}')
     may_read, beside = threading.Event(), run_settings.settings_beside
