@@ -377,7 +377,7 @@ _MAX_WAITING = 256
 """Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
 _QUOTED_CHARS = 40
 _OF_ROWS = HitKind.METRIC | HitKind.TREE
-_OWN_STEP_KEYS = ("step", "global_step")
+_OWN_STEP_KEYS = ("step", "global_step", "global_step/max_steps")
 
 
 def _may_tell(hit: Hit) -> bool:

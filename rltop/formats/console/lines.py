@@ -344,7 +344,8 @@ def _is_log_row(found: LineMetrics) -> bool:
     hand-made row names its step. Rows of either kind are flat.
     """
     row = found.row
-    words = sum(not isinstance(number_of(value), float | NonFinite) for value in row.values())
+    told = (key for key, value in row.items() if not isinstance(number_of(value), float | NonFinite))
+    words = sum(not is_bookkeeping_key(key) for key in told)
     if found.nested or (words and (not row.keys() >= _WRITTEN or 4 * words > len(row))):
         return False
     if not any(key not in _LOG_MARKS and key not in _STEP_NAMES for key in row):
@@ -497,8 +498,8 @@ _LOOP_LINE = regex(
     rf"(?P<front>\s*{_FIELD}{{0,6}}(?:{_EVALUATION} )?)"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
-    r"|(?:(?i:epochs?)[ :=]{1,2}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:-]{1,4})?"
-    rf"(?:{_STEPPED}|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*|)$",
+    r"|(?:\[?(?i:epochs?)[ :=]{1,2}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:\]-]{1,4})?"
+    rf"(?:\(?{_STEPPED}\)?|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*|)$",
     re.DOTALL,
 )
 _EPOCH_LINE = regex(
@@ -546,13 +547,20 @@ _SIGNS = (
     "tok", "samples", "sps", "fps", "error", "success", "win", "ratio", "clip", "epsilon", "value", "policy", "adv",
 )  # fmt: skip
 """What the numbers of a training loop are called; `x = 4` behind a step is somebody's calculation."""
+_BLANK_SIGNS = (*_SIGNS, "mem", "took")
 _STRONG = frozenset("|,;\t·•")
 _LOOP_PAIR = regex(rf"(?P<key>[A-Za-z_][\w/.@-]{{0,127}})\s?[=:]\s{{0,16}}{_VALUE}")
 _WORDS_PAIR = regex(
     rf"(?P<key>[A-Za-z][\w()/-]{{0,31}}(?: [\w()/%-]{{1,31}}){{1,5}}?|[\w()/-]{{1,31}}(?: [\w()/%-]{{1,31}})*?)"
     rf"\s?[=:]\s{{0,16}}{_VALUE}"
 )
-_BLANK_PAIR = regex(rf"(?P<key>[A-Za-z_][\w/.@-]{{0,63}}(?: [A-Za-z_]\w{{0,31}}){{0,2}})\s{{1,4}}{_VALUE}")
+_BLANK_PAIR = regex(
+    rf"(?P<key>[A-Za-z_][\w/.@-]{{0,63}}(?: [A-Za-z_]\w{{0,31}}){{0,2}})\s{{1,4}}{_VALUE}(?: [KMGT]i?B(?!\w))?"
+)
+_OF_WHAT = regex(r"(?: (?:mean|std|min|max|avg))?$")
+"""How a name ends that names a statistic: the word before it says of what."""
+_WORD_PAIR = regex(r"[A-Za-z_]\w{0,63}=[A-Za-z][\w./-]{0,63}(?=\s*\|)")
+"""A field of a row in bars that holds a word: a phase, a scenario."""
 _RATE = regex(rf"(?P<value>{_NUMBER})\s?(?P<key>[A-Za-z]{{1,8}}/[A-Za-z]{{1,8}})(?=[\s|,;)\]]|\s*$)")
 _LOOP_GROUP = regex(r"[\s|,;]{0,8}(?P<key>[A-Za-z_]\w{0,63}):\s?(?P<items>\{'[^{}]{1,1024}\})(?=[\s|,;]|$)")
 _BAR_DONE = r"%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
@@ -727,6 +735,9 @@ class _Pairs:
             pair = _LOOP_PAIR.match(text, begin)
             if pair is None and (is_strong or self._has_blanks):
                 pair = _RATE.match(text, begin) or self._loose(text, begin)
+            if pair is None and self._is_table and (word := _WORD_PAIR.match(text, begin)):
+                at = word.end()
+                continue
             if pair is None:
                 break
             self._take(pair)
@@ -743,8 +754,10 @@ class _Pairs:
         pair = _WORDS_PAIR.match(text, begin)
         if pair is None:
             pair = _BLANK_PAIR.match(text, begin)
-            words = pair["key"].split(" ") if pair is not None else []
-            if len(words) > 1 and not any(sign in words[-1].lower() for sign in _SIGNS):
+            key = pair["key"].lower() if pair is not None else ""
+            named = _OF_WHAT.sub("", key).rpartition(" ")[2]
+            is_metric = any(sign in named for sign in _BLANK_SIGNS) or ("_" in named and not key.endswith(named))
+            if " " in key and not is_metric:
                 return None
             self._has_blanks = pair is not None
         if pair is not None:

@@ -260,6 +260,61 @@ def test_a_counter_that_is_one_of_one_on_each_line_is_no_step():
     assert len(rows("step 1/1 | loss: 0.5\n")) == 1
 
 
+@each_row(
+    ("line", "step", "row", "total"),
+    [
+        (
+            "[Epoch:2/3](Step: 464/1380), train_loss: 14.5, token_entropy: 1.9, spent time: 0.0min",
+            464, {"train_loss": 14.5, "token_entropy": 1.9, "spent time": 0.0, "epoch": 2.0}, 1380,
+        ),
+        ("[Epoch 1/2] (iter 30/500) loss: 0.5", 30, {"loss": 0.5, "epoch": 1.0}, 500),
+        (
+            "Ep 010 | scenario=goal_mu_02 | mean_ret=-13.9 | std=0.2 | loss=0.04 | kl=0.15",
+            10, {"mean_ret": -13.9, "std": 0.2, "loss": 0.04, "kl": 0.15}, None,
+        ),
+        ("step 7/90 | phase=warm-up | loss: 0.5 | lr: 1e-4", 7, {"loss": 0.5, "lr": 1e-4}, 90),
+        (
+            "Iter 20: Train loss 1.43, Learning Rate 1.000e-05, It/sec 0.5, Trained Tokens 4345, Peak mem 4.7 GB",
+            20, {"Train loss": 1.43, "Learning Rate": 1e-5, "It/sec": 0.5, "Trained Tokens": 4345.0, "Peak mem": 4.7},
+            None,
+        ),
+        ("Iter 20: Val loss 1.63, Val took 3.4s", 20, {"Val loss": 1.63, "Val took": 3.4}, None),
+        (
+            "Iter 21: Train loss 0.1, Total rewards mean 0.7, Total rewards std 0.2, KL 0.001, r1_count_xml mean 0.3, "
+            "Learning Rate 1.0e-05, Peak mem 34.7 GB",
+            21,
+            {"Train loss": 0.1, "Total rewards mean": 0.7, "Total rewards std": 0.2, "KL": 0.001,
+             "r1_count_xml mean": 0.3, "Learning Rate": 1e-5, "Peak mem": 34.7},
+            None,
+        ),
+    ],
+)  # fmt: skip
+def test_names_steps_and_words_in_the_forms_of_loops_and_mlx(line, step, row, total):
+    (record,), _ = decode(line + "\n")
+    assert rows_of([record]) == {step: row} and record.total_steps == total
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Ep 3 | we lost=badly | and 5",
+        "Iter 3: the file took 5 seconds, nothing mean 3",
+        "step 4: tool=search | query=what is 5",
+    ],
+)
+def test_words_behind_a_step_stay_words(line):
+    assert not decode(line + "\n")[0]
+
+
+def test_steps_that_ms_swift_prints_as_a_part_of_the_whole_count():
+    line = "{{'loss': 0.2, 'grad_norm': 0.6, 'learning_rate': 8e-07, 'rewards/margins': {}, 'epoch': 0.6, "
+    line += (
+        "'global_step/max_steps': '{}/176', 'percentage': '31.8%', 'elapsed_time': '1h 22m', 'remaining_time': '9s'}}\n"
+    )
+    records, _ = decode("".join(line.format(at / 10, at) for at in (50, 55, 60)))
+    assert [(record.step, record.total_steps) for record in records] == [(50, 176), (55, 176), (60, 176)]
+
+
 def test_a_single_result_behind_a_step_is_read_or_quoted():
     assert rows("seed1 | step 1 | loss 0.5\nseed1 | step 2 | loss 0.4\n") == {1: {"loss": 0.5}, 2: {"loss": 0.4}}
     found, decoder = decode("step 5 loss 0.5\n")
