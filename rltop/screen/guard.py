@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 GRACE_S = 1.0
 """How long the program may take to leave by itself after a signal."""
 
+_RESTORED_S = 3 * WRITE_TIMEOUT_S
+"""By then another thread has given the terminal back: it waits for it twice at most."""
+
 KEY_WAIT_S = 0.05
 """How often whoever waits for early keys looks whether the screen is still its own, and how long for half a key."""
 
@@ -207,8 +210,7 @@ class TerminalGuard:
 
     def end(self, code: int) -> NoReturn:
         """Give the terminal back and quit, from any thread, with nothing else to tidy up; no other enters it again."""
-        # Who is giving it back already waits for it twice.
-        self._output.acquire(timeout=3 * WRITE_TIMEOUT_S)
+        self._output.acquire(timeout=_RESTORED_S)
         self.restore()
         self._dismiss_warden()
         os._exit(code)
@@ -238,7 +240,7 @@ class TerminalGuard:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[bool]:
         """Keep other threads from writing, but for one that hangs in it; True for the one that leaves the screen."""
-        is_locked = self._output.acquire(timeout=WRITE_TIMEOUT_S)
+        is_locked = self._output.acquire(timeout=_RESTORED_S)
         try:
             is_first, self._is_entered = self._is_entered, False
             yield is_first
