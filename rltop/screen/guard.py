@@ -163,7 +163,8 @@ class TerminalGuard:
 
     def hurry(self) -> None:
         """The screen is about to be left: a terminal that reads no more, or slowly, is not waited for."""
-        self._writes_until_s = self._clock.monotonic() + WRITE_TIMEOUT_S
+        if self.signal is None:  # else it is ended in time, and by one thread alone
+            self._writes_until_s = self._clock.monotonic() + WRITE_TIMEOUT_S
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
