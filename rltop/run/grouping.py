@@ -20,7 +20,7 @@ from rltop.clock import Clock
 from rltop.errors import DecodeError
 from rltop.files import last_bytes, open_regular
 from rltop.formats.decoder import Decoder, DecoderOptions
-from rltop.formats.kinds import KINDS, SWANLAB, TABLES, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
+from rltop.formats.kinds import CSV, JSONL, KINDS, SWANLAB, TABLES, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
 from rltop.model import Label, Record
 from rltop.model.table_rows import split_member
 from rltop.regex import regex
@@ -463,6 +463,7 @@ def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tupl
     """Those of the most complete kind; of the others those with other numbers are runs, the rest the same again."""
     if not streams:
         return []
+    streams = _without_summaries(streams, grouped)
     best = min(_rank(each) for each, _ in streams)
     kept = [one for one in streams if _rank(one[0]) == best]
     if best == KINDS.index(WHOLE_JSON):
@@ -488,6 +489,30 @@ def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tupl
         kept[at] = first._replace(copies=tuple(path for each in same for path in each.paths)), spot
     grouped.runs += [each for each, _ in _best(others, grouped)]
     return kept
+
+
+def _without_summaries(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tuple[Found, Placement]]:
+    """Pass over tables of one row beside a series under other keys: results at the end, whatever their kind."""
+    is_one_kind = len({each.kind for each, _ in streams}) < 2
+    if not grouped.is_compared or is_one_kind or any(spot.role for _, spot in streams):
+        return streams
+    kept = []
+    for one in streams:
+        found = one[0]
+        own = grouped.numbers_of(found).head if found.kind in (CSV, JSONL) else ()
+        series = next((each for each, _ in streams if _is_series_of(each, found, own, grouped.numbers_of)), None)
+        if series is None:
+            kept.append(one)
+        else:
+            grouped.repeated.append((found.path, f"one row beside {series.path}"))
+    return kept
+
+
+def _is_series_of(found: Found, table: Found, own: Sequence[RowSample], numbers_of: Callable[[Found], Numbers]) -> bool:
+    if len(own) != 1 or found.kind is table.kind:
+        return False
+    rows = numbers_of(found).head
+    return len(rows) == ROWS and not _keys(rows) & _keys(own)
 
 
 def _copied(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rltop.formats.kinds import JSONL, TENSORBOARD, WANDB, WHOLE_JSON
-from rltop.run.grouping import group
+from rltop.formats.kinds import CONSOLE, CSV, JSONL, TENSORBOARD, WANDB, WHOLE_JSON
+from rltop.run.grouping import Numbers, RowSample, group
 from rltop.run.places import Found, name_of
 
 
@@ -59,3 +59,24 @@ def test_runs_beside_each_other_stay_apart_newest_first():
         ]
     )
     assert [str(run.name) for run in grouped.runs] == ["run-abc", "b", "a"]
+
+
+SERIES = Numbers(10, [RowSample({"loss": 1.234 / (n + 1), "reward": 0.517 + n}, step=n) for n in range(16)])
+RESULTS = [RowSample({"final_loss": 0.0213, "best_reward": 0.913}, step=1)]
+
+
+def test_a_table_of_one_row_of_results_does_not_hide_the_series_beside_it():
+    numbers = {"/r/summary.csv": Numbers(1, RESULTS), "/r/metrics.json": SERIES, "/r/train.log": SERIES}
+    for path, kind in (("/r/metrics.json", WHOLE_JSON), ("/r/train.log", CONSOLE)):
+        grouped = group([found("/r/summary.csv", CSV, 2), found(path, kind)], numbers_of=lambda one: numbers[one.path])
+        assert [run.path for run in grouped.runs] == [path]
+        assert grouped.repeated == [("/r/summary.csv", f"one row beside {path}")]
+
+
+def test_a_table_that_has_begun_under_the_keys_of_the_log_stands_for_the_run():
+    first = Numbers(1, [RowSample({"loss": 1.234, "reward": 0.517})])
+    grouped = group(
+        [found("/r/metrics.csv", CSV, 2), found("/r/train.log", CONSOLE)],
+        numbers_of=lambda one: first if one.path == "/r/metrics.csv" else SERIES,
+    )
+    assert [run.path for run in grouped.runs] == ["/r/metrics.csv"]
