@@ -481,12 +481,14 @@ _GLOG = r"[IWEF]\d{4} [\d:.]{8,15}\s{1,8}\d{1,12} [\w./-]{1,64}:\d{1,6}\]\s+"
 _COUNTED = r"(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\||\s+[A-Za-z_]\w{0,63}[=:])"
 _STEPPED = (
     r"(?:[A-Z]{2,12} )?"  # an algorithm
-    r"(?i:(?:train(?:ing)? )?(?:global[ _]?step|step|iteration|iter|update))(?:[ :=]{1,3}|\s{1,16})"
+    r"(?i:(?:train(?:ing)? )?(?:global[ _]?step|step|iteration|(?:global )?iter|update))(?:[ :=]{1,3}|\s{1,16})"
     r"\[?\s{0,8}(?P<step>\d{1,15})"
     r"(?:\s?/\s{0,8}(?P<total>\d{1,15}))?\]?"
 )
 _MARKED = r"\[(?i:step|iteration|iter|update)[ :=]{0,2}(?P<at>\d{1,15})(?:/(?P<goal>\d{1,15}))?\]"
 _EPISODE = r"\[?(?i:episode|ep)(?:[ :=#]{1,3})\[?(?P<episode>\d{1,12})(?:\s?/\s?(?P<episodes>\d{1,12}))?\]?"
+_WITHIN = r"(?i:(?:(?:inner )?iter|ppo epoch):[ ]{1,8}\d{1,9}/[ ]{0,8}\d{1,9}[ ]?\|[ ](?=(?:ppo epoch|global iter):))"
+"""Where MiniLLM is within an epoch, in front of its step."""
 _FIELD = (
     rf"(?:{_LOGGED}\s*[-|:]?\s*|{_TIME}|{_GLOG}|\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?"
     r"|[A-Za-z_][\w.:<>-]{0,80}\s{0,8}[|-]\s+|\d{1,3}(?:\.\d{1,2})?%\s+)"
@@ -498,8 +500,8 @@ _LOOP_LINE = regex(
     rf"(?P<front>\s*{_FIELD}{{0,6}}(?:{_EVALUATION} )?)"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
-    r"|(?:\[?(?i:epochs?)[ :=]{1,2}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:\]-]{1,4})?"
-    rf"(?:\(?{_STEPPED}\)?|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*|)$",
+    r"|(?:\[?(?i:epochs?)[ :=]{1,4}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:\]-]{1,4})?"
+    rf"{_WITHIN}{{0,2}}(?:\(?{_STEPPED}\)?|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*|)$",
     re.DOTALL,
 )
 _EPOCH_LINE = regex(

@@ -603,3 +603,24 @@ def test_the_last_line_is_a_row_also_where_it_was_never_ended(front, last, expec
     assert expected.items() <= rows(text)[60].items()
     assert ("loss" in rows(text)[60]) == ("loss" in expected)
     assert bool(decode(text)[0][-1].marks) == last.endswith("nan")
+
+
+@each_row(
+    "line",
+    [
+        "train | epoch   4 | inner iter:   {0}/  4 | ppo epoch:  1/ 4 | global iter:     {1}/   160| tot_loss: 6.25"
+        " | reward: -1.2725 | scale: 2048.00",
+        "train | epoch   4 | Iter:     9{0}/ 7140 | global iter:      {1}/   160 | tot_loss: 6.25 | reward: -1.2725",
+        "epoch 4 | global iter: {1}/160| tot_loss: 6.25 | reward: -1.2725",
+    ],
+)
+def test_what_minillm_says_of_the_epoch_is_not_the_step(line):
+    records, decoder = decode("".join(f"{line.format(step % 4, step)}\n" for step in (69, 70, 71)))
+    assert [(one.step, one.total_steps) for one in records] == [(69, 160), (70, 160), (71, 160)]
+    row = dict(zip(records[0].schema.keys, records[0].values, strict=True))
+    assert {"epoch": 4.0, "tot_loss": 6.25, "reward": -1.2725}.items() <= row.items()
+    assert not decoder.counts.unread_lines
+
+
+def test_where_minillm_is_within_an_epoch_alone_is_no_step():
+    assert not decode("train | epoch   4 | inner iter:   1/  4 | ppo epoch:  1/ 4 | tot_loss: 6.25\n")[0]
