@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from rltop.formats.console.scan import STAMP
 from rltop.formats.rows import flat_items, number_of, read_printed, step_of, unwrapped
 from rltop.model import NonFinite
 from rltop.model.keys import STEP_KEYS, is_bookkeeping_key, is_evaluation_key
@@ -110,11 +111,7 @@ class LineMetrics:
 LAUNCHED = r"\([^()]{0,80}pid=[^()]{1,80}\)|\[[^\[\]]{0,24}[Rr]ank ?\d{1,6}\]:?|\[default\d{1,5}\]:|\d{1,5}:(?=\s)"
 """What launchers put in front of a line: Ray, SkyPilot, torchrun, mpirun."""
 IN_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
-_STAMP = regex(
-    r"20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) "
-    r"|[A-Z][a-z]{2} [ 1-3]\d [\d:]{8}(?: [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,8}\]:)? "
-    r"|\[\d{1,5},\d{1,5}\]<std(?:out|err)>: ?"
-)
+_STAMP = regex(STAMP)
 
 
 def without_prefix(text: str) -> str:

@@ -66,8 +66,15 @@ NEEDLES: tuple[tuple[bytes, int], ...] = (
 """Byte strings one of which stands in every line of each kind."""
 
 
-_STAMP = rb"(?:20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) )?"
-_IN_FRONT = _STAMP + rb"(?:\x1b\[[0-9;]*m)*(?:\([^()\n]{0,80}pid=[^()\n]{1,60}\))?(?:\x1b\[[0-9;]*m)*"
+STAMP = (
+    r"20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) "
+    r"|[A-Z][a-z]{2} [ 1-3]\d [\d:]{8}(?: [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,8}\]:)? "
+    r"|\[\d{1,5},\d{1,5}\]<std(?:out|err)>: ?"
+)
+"""What `kubectl logs --timestamps` and `docker logs -t`, the journal, and `mpirun --tag-output` put before a line."""
+_IN_FRONT = (
+    b"(?:%b)?" % STAMP.encode() + rb"(?:\x1b\[[0-9;]*m)*(?:\([^()\n]{0,80}pid=[^()\n]{1,60}\))?(?:\x1b\[[0-9;]*m)*"
+)
 _TITLE = regex(_IN_FRONT + rb"[ \t]*Step \d{1,15}[ \t]*(?=\n)")
 _TREE_LINE = regex(_IN_FRONT + rb" {0,24}[A-Za-z_][^\s:]{0,127}:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)")
 _BLANK = regex(_IN_FRONT + rb"[ \t]*(?=\n)")
