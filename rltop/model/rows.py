@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import re
 import unicodedata
 from array import array
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from rltop.regex import regex
 from rltop.structs import NamedTuple, Struct, field
 
 GAP = float("nan")
@@ -134,9 +136,14 @@ RECENT_LINES = 100
 _NAMES_KEPT, _CHOICE_KEPT, _NAME_CHARS, _LINE_CHARS = 4, 12, 40, 60
 
 
-def _told(value: object) -> str:
+_SECRET = regex(r"key|token|secret|passw|credential|cookie", re.IGNORECASE)
+
+
+def _told(key: str, value: object) -> str:
     if isinstance(value, list):
         return f" ({len(value):,} values)"
+    if isinstance(value, str) and _SECRET.search(key):
+        return " (text)"
     return f' "{value[:_NAME_CHARS]}"' if isinstance(value, str) else ""
 
 
@@ -211,7 +218,7 @@ class Counts(Struct, frozen=False):
             if step_key:
                 kept = _CHOICE_KEPT
                 cells.sort(key=lambda cell: not (isinstance(cell[1], int | float) and cell[1] % 1 == 0))
-            told = [f"{key[:_NAME_CHARS]}{_told(value)}" for key, value in cells[:kept]]
+            told = [f"{key[:_NAME_CHARS]}{_told(key, value)}" for key, value in cells[:kept]]
             where = f"line {line:,}: " if line else ""
             self.first_stepless = f"{where}{', '.join(told)}{', …' if len(row) > kept else ''}"
 
