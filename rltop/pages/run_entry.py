@@ -92,8 +92,10 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
     level = max((verdict.level for verdict in firing), default=Level.OK)
     what = "" if worst is None else _what(worst)
     more = max(0, incident_count(firing) - 1)
-    if snapshot.source.state in BROKEN_OFF and snapshot.source.failure.raw:
-        what, more = snapshot.source.failure.display, incident_count(firing)
+    failure, state = snapshot.source.failure, snapshot.source.state
+    if failure.raw and (state in BROKEN_OFF or (state is RunState.FINISHED and level < Level.WARN)):
+        what, more = failure.display, incident_count(firing)
+        level = level if state in BROKEN_OFF else Level.WARN
     past = worse_before(snapshot.history, max(level, Level.INFO))
     is_milder = worst is not None and past is not None and (past.rule, past.stream) == (worst.rule, worst.stream)
     has_rows = any(each.stream.has_values for each in snapshot.streams)

@@ -165,6 +165,15 @@ def test_a_run_that_died_says_what_of():
     assert (one.verdict, one.more, one.attention) == ("exit code 137", 4, Level.CRIT)
 
 
+@each_row(("level", "shown"), [("none", ("ConnectionError", 0, Level.WARN)), ("crit", (None, 3, Level.CRIT))])
+def test_an_error_after_the_last_step_is_said_where_nothing_is_worse(level, shown):
+    base = firing_run() if level == "crit" else run_of(verl_lines(verl_rows(1)))
+    ended = FakeRun(**{**vars(base), "state": RunState.FINISHED, "failure": Label.of("ConnectionError")})
+    before, one = read_entry(Snapshot(base)), read_entry(Snapshot(ended))
+    what, more, attention = shown
+    assert (one.verdict, one.more, one.attention) == (what or before.verdict, more, attention)
+
+
 def test_runs_are_sorted_by_any_column_and_then_by_what_needs_attention_again():
     def heads(width):
         return [one.head for one in heads_of(paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False)))]
