@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import BEFORE, CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
-from rltop.stats.rolling import Ema, Window
+from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
@@ -63,14 +63,17 @@ class Truncation(Detector):
 
 
 class LengthExplosion(Detector):
-    """T2: mean length more than doubles against the 50 records before, or far outgrows its baseline without gain."""
+    """T2: mean length more than doubles against the 50 records before, or far outgrows its baseline without gain.
+
+    The mean of a few completions doubles by itself: no CRIT then.
+    """
 
     window = Window(50)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window, warn = self.window, self.thresholds["warn"]
         is_long = value > warn * window.least and window.count >= _MIN_SAMPLES
-        usual = window.median if is_long else 0.0
+        usual, noise = (window.median, MAD_TO_SIGMA * window.mad) if is_long else (0.0, 0.0)
         window.push(value)
         if not is_long or usual <= 0.0 or value <= warn * usual:
             return self._against_baseline(value, context)
@@ -79,7 +82,8 @@ class LengthExplosion(Detector):
         # A reward that only ever wobbled has a range too: the part lost must also be more than its noise.
         is_hurt = reward.count > 0 and reward.best - reward.usual > _HURT * (reward.top - reward.bottom) > 0.0
         is_hurt = is_hurt and "reward" in context.alarms
-        return Finding(CRIT if is_cut or is_hurt else WARN, value, usual, warn * usual, words=(BEFORE,))
+        is_grave = (is_cut or is_hurt) and value > usual + self.thresholds["sigmas"] * noise
+        return Finding(CRIT if is_grave else WARN, value, usual, warn * usual, words=(BEFORE,))
 
     def _against_baseline(self, value: float, context: RuleContext) -> Finding:
         base = context.baselines["response_len_mean"].value

@@ -100,7 +100,7 @@ class GradientSpike(Detector):
         is_huge = ratio > crit and value > thresholds["crit_floor"]
         is_again = self.huge.push(is_huge)
         level, threshold = INFO, info
-        if (is_huge and is_again) or (is_often_spiking and ratio > info):
+        if (is_huge and is_again) or (is_often_spiking and ratio > info and value > thresholds["crit_floor"]):
             level, threshold = CRIT, crit if ratio > crit else info
         elif is_often_raised or is_huge:
             level, threshold = WARN, crit if is_huge else thresholds["warn"]

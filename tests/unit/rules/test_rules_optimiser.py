@@ -138,3 +138,9 @@ def test_a2_no_advantage_at_all() -> None:
     solved = play(60, reward_mean=lambda r: min(1.0, r / 38), **gone)
     assert alarms(solved) == []
     assert alarms(play(60, adv_max=0.0, adv_min=0.0, reward_mean=0.0)) == []
+
+
+@pytest.mark.parametrize(("usual", "level"), [(0.01, Level.WARN), (1.0, Level.CRIT)])
+def test_o1_repeated_spikes_of_a_small_gradient_are_not_critical(usual: float, level: Level) -> None:
+    spikes = play(120, grad_norm=lambda r: usual * (14.0 if r >= 60 and r % 3 == 0 else noisy(1.0)(r)))
+    assert max(event.level for event in alarms(spikes, "O1")) is level

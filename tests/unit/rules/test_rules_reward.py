@@ -230,6 +230,17 @@ def test_t2_and_t3() -> None:
     assert alarms(collapse, "T3")[-1].level is Level.CRIT
 
 
+@each_row("seed", [1, 2, 3, 4])
+def test_t2_trap_the_mean_of_a_few_completions_doubles_by_itself(seed: int) -> None:
+    draw = random.Random(seed)
+    lengths = [60.0 * math.exp(draw.gauss(0.0, 0.6)) for _ in range(300)]
+    cut = [0.25 if length > 110.0 else 0.0 for length in lengths]
+    few = play(300, response_len_mean=lengths, truncated_frac=cut)
+    assert {event.level for event in alarms(few, "T2")} <= {Level.WARN}
+    exploded = play(310, response_len_mean=[*lengths, *[900.0] * 10], truncated_frac=[*cut, *[0.9] * 10])
+    assert alarms(exploded, "T2")[-1].level is Level.CRIT
+
+
 def test_t2_t3_trap_lengths_that_move_slowly_are_learning() -> None:
     assert alarms(play(300, response_len_mean=lambda r: noisy(300 + r)(r))) == []
 
