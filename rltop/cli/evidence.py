@@ -169,7 +169,8 @@ def evidence(arguments: Namespace) -> int:
     asked = asked_of(read, sources_of(arguments, config.live), arguments.wait)
     now_s = Clock().wall()
     found = where_of_read(read, now_s, asked)
-    logs = list(dict.fromkeys([*([found.log] if os.path.isfile(found.log) else []), *logs_beside(path)]))  # noqa: PTH113
+    beside = [*([found.log] if os.path.isfile(found.log) else []), *logs_beside(path)]  # noqa: PTH113
+    logs = list({os.path.realpath(log): log for log in reversed(beside)}.values())[::-1]
     left_out: Counter[str] = Counter()
     ends = [_end_of(log, redactor, left_out, with_text=arguments.with_text) for log in logs]
     body = [

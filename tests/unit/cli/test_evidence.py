@@ -138,6 +138,10 @@ def test_only_the_end_of_a_log_is_in_it_and_what_is_not_is_said(run: Path) -> No
     assert "left out: nothing. Read it" in bundle(run)
 
 
+def test_a_run_has_its_log_once_however_it_is_named(run: Path) -> None:
+    assert bundle(run).count("## End of ") == bundle(Path(run.name)).count("## End of ") == 1
+
+
 def test_no_answer_of_ray_is_passed_on(run: Path) -> None:
     with cluster() as (server, _):
         text = bundle(run, "--ray", server.url)
