@@ -60,8 +60,11 @@ _CLOCK = regex(
     r"(?P<time>[0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,9})?)(?:\s?(?P<zone>Z\b|[+-][01]\d:?[0-5]\d))?"
     r"|(?:(?<![\d/-])(?P<mon>[01]\d)[-/]|(?<=[IWEF])(?P<glog>[01]?\d))(?P<dom>[0-3]\d) "
     r"(?P<hour>[0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,9})?)(?![:\d])"
+    r"|^(?P<named>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?P<of_month>[ 0-3]\d) "
+    r"(?P<at>[0-2]\d:[0-5]\d:[0-6]\d(?:\.\d{6})?)(?![:\d])"
     r"|^[\s\[(]*(?P<alone>[0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,9})?)(?![:\d])"
 )
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _QUARTERS = (-38, -14, -10, 14, 18, 22, 23, 26, 35, 38, 42, 51, 55, *range(-48, 57, 4))
 ZONES_S = tuple(900.0 * quarters for quarters in _QUARTERS)
 """How far ahead of UTC clocks are anywhere."""
@@ -89,13 +92,15 @@ def clock_of(text: str) -> LineTime | None:
     found = _CLOCK.search(text, 0, HEAD_CHARS + _CLOCK_CHARS)
     if found is None or found.start() >= HEAD_CHARS:
         return None
-    said = found["time"] or found["hour"] or found["alone"]
+    said = found["time"] or found["hour"] or found["at"] or found["alone"]
     hours, minutes, seconds = said.replace(",", ".").split(":")
     time_s = 3600.0 * int(hours) + 60.0 * int(minutes) + float(seconds)
     if found["alone"]:
         return LineTime(time_s, has_date=False)
-    month = found["mon"] or found["glog"]
-    year, month, day = (2000, month, found["dom"]) if month else (found["year"], found["month"], found["day"])
+    month = found["mon"] or found["glog"] or (found["named"] and _MONTHS.index(found["named"]) + 1)
+    year, month, day = (
+        (2000, month, found["dom"] or found["of_month"]) if month else (found["year"], found["month"], found["day"])
+    )
     try:
         time_s += datetime.datetime(int(year), int(month), int(day), tzinfo=datetime.UTC).timestamp()
     except ValueError:

@@ -67,8 +67,8 @@ NEEDLES: tuple[tuple[bytes, int], ...] = (
 
 
 STAMP = (
-    r"20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) "
-    r"|[A-Z][a-z]{2} [ 1-3]\d [\d:]{8}(?: [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,8}\]:)? "
+    r"(?:20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
+    r"|[A-Z][a-z]{2} [ 1-3]\d [\d:]{8}(?:\.\d{6})?)(?: [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,8}\]:)? "
     r"|\[\d{1,5},\d{1,5}\]<std(?:out|err)>: ?"
 )
 """What `kubectl logs --timestamps` and `docker logs -t`, the journal, and `mpirun --tag-output` put before a line."""

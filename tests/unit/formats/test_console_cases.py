@@ -95,7 +95,14 @@ def test_a_recorded_dpo_log_agrees_with_the_state_file_of_the_run():
 
 
 @pytest.mark.parametrize(
-    "stamp", [b"2026-11-23T17:30:0%d.576283569Z ", b"Nov  3 19:00:0%d node3 train[123]: ", b"[1,%d]<stdout>:"]
+    "stamp",
+    [
+        b"2026-11-23T17:30:0%d.576283569Z ",
+        b"Nov  3 19:00:0%d node3 train[123]: ",
+        b"Nov 13 19:00:0%d.576283 node3 train@a.service[123]: ",
+        b"2026-11-23T17:30:0%d+0100 node3 train[123]: ",
+        b"[1,%d]<stdout>:",
+    ],
 )
 @each_row("case", CASES, ids=[case["file"] for case in CASES])
 def test_what_a_container_the_journal_or_mpirun_puts_before_each_line_changes_nothing(case, stamp):

@@ -173,6 +173,7 @@ def test_nothing_lies_beside_standard_input(
         "{date} {clock}.000 | INFO     | trainer.timer:run:32 - ",
         "[{date} {clock},000] [INFO] [trainer.timer] [rank 0] ",
         "INFO:{date} {clock},000:",
+        "{name} {day} {clock} node-3 python[812]: ",
     ],
 )
 def test_a_clock_is_read_behind_the_fronts_of_loggers(
@@ -180,7 +181,7 @@ def test_a_clock_is_read_behind_the_fronts_of_loggers(
 ) -> None:
     begun_s = NOW_S - 1_000.0
     at = time.gmtime(begun_s)
-    names = {"month": "%m", "day": "%d", "date": "%Y-%m-%d", "clock": "%H:%M:%S"}
+    names = {"month": "%m", "name": "%b", "day": "%d", "date": "%Y-%m-%d", "clock": "%H:%M:%S"}
     head = front.format(**{name: time.strftime(form, at) for name, form in names.items()})
     (tmp_path / "x.log").write_text(f"{head}Timer rollout start\n")
     os.utime(tmp_path / "x.log", (begun_s + 30.0,) * 2)
