@@ -477,7 +477,7 @@ _TIME = r"(?:(?:\d{4}-)?\d\d-\d\d[ T]|\d\d/\d\d/\d{4} |(?=\d\d:\d\d:\d\d))[\d:.,
 _GLOG = r"[IWEF]\d{4} [\d:.]{8,15}\s{1,8}\d{1,12} [\w./-]{1,64}:\d{1,6}\]\s+"
 _COUNTED = r"(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\||\s+[A-Za-z_]\w{0,63}[=:])"
 _STEPPED = (
-    r"(?:[A-Z]{2,12} )?"  # an algorithm
+    r"(?:[A-Z]{2,12}:? )?"  # an algorithm
     r"(?i:(?:train(?:ing)? )?(?:global[ _]?step|step|iteration|(?:global )?iter|update))(?:[ :=]{1,3}|\s{1,16})"
     r"\[?\s{0,8}(?P<step>\d{1,15})"
     r"(?:\s?/\s{0,8}(?P<total>\d{1,15}))?\]?"
@@ -494,7 +494,7 @@ _FIELD = (
 _OBJECT_FRONT = regex(rf"\s*{_FIELD}{{0,6}}(?P<name>[\w.]{{1,64}}: )?(?=\{{)")
 _EVALUATION = r"(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)"
 _LOOP_LINE = regex(
-    rf"(?P<front>\s*{_FIELD}{{0,6}}(?:{_EVALUATION} )?)"
+    rf"(?P<front>\s*{_FIELD}{{0,6}}(?:INFO\s{{1,8}}[\w.]{{1,63}}:\s+)?(?:{_EVALUATION} )?)"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
     r"|(?:\[?(?i:epochs?)[ :=]{1,4}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:\]-]{1,4})?"

@@ -220,6 +220,15 @@ def test_a_dictionary_without_a_step_is_read_behind_what_loggers_put_in_front(fr
     ]
 
 
+@each_row("front", ["[pod/trainer-0/main] ", "trainer-1  | ", "[rank3]: "])
+def test_the_cause_of_death_is_found_behind_the_name_of_a_container(front: str) -> None:
+    lines = [
+        "step 1/30 | loss: 0.5", "Traceback (most recent call last):", '  File "train.py", line 3, in <module>',
+        "RuntimeError: no batch", "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.",
+    ]  # fmt: skip
+    assert decode("".join(f"{front}{line}\n" for line in lines))[1].failure == "RuntimeError: no batch"
+
+
 def test_a_dictionary_behind_words_is_no_row_without_a_step() -> None:
     for words in ("weights: ", "INFO weights: ", "the best was "):
         assert decode(f"{words}{{'loss': 0.5, 'kl': 0.1}}\n")[0] == []
