@@ -9,6 +9,7 @@ from typing import cast
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
+from textual.binding import Binding
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 from textual.fuzzy import Matcher
@@ -72,8 +73,9 @@ class RltopPalette(CommandPalette):
     def compose(self) -> ComposeResult:
         """The palette, and its keys over those of the page, which are text while it is open."""
         yield from super().compose()
-        up, enter = ("up/down", "Enter") if self.has_class("-ascii") else ("↑↓", "⏎")
-        yield Static(f"{enter} Run  {up} Choose  Esc Close", id="keys", markup=False)
+        run, close = (self.app.get_key_display(Binding(key, "")) for key in ("enter", "escape"))
+        arrows = "up/down" if self.has_class("-ascii") else "↑↓"
+        yield Static(f"{run} Run  {arrows} Choose  {close} Close", id="keys", markup=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys for the list are for one that has its place on the screen; Textual fails on them before."""
