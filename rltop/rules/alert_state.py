@@ -240,7 +240,7 @@ class AlertState(Cloned):
         if not self._loud <= beyond(finding) < math.inf:
             while established > OK and self._cool.get(established, 0) > record:
                 established = Level(established - 1)
-        if established <= OK or self._is_moot(context):
+        if established <= OK or self.is_moot(context):
             return None
         self.since_record, self.since_step = self.detector.since or self._lasting.began(established)
         self.recovered_step, self._better = None, 0
@@ -249,7 +249,7 @@ class AlertState(Cloned):
         self._loud = beyond(finding) * beyond(finding)  # as a power, a huge number would raise
         return self._raise(context, EventState.FIRING, finding, established)
 
-    def _is_moot(self, context: RuleContext) -> bool:
+    def is_moot(self, context: RuleContext) -> bool:
         return not context.standing.isdisjoint(self.spec.silent_under)
 
     def _leave_again(self, context: RuleContext, recovered: _Recovered) -> Event | None:
@@ -266,7 +266,7 @@ class AlertState(Cloned):
         level = standing.leaves_again(level)
         if level <= INFO or (self.is_firing and level <= self.level):
             return None
-        if self.detector.is_known or self._is_moot(context) or excuse_of(self.spec, standing, context):
+        if self.detector.is_known or self.is_moot(context) or excuse_of(self.spec, standing, context):
             return None
         if not standing.is_gone:
             level = _held(self, context, finding, level)

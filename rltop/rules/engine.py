@@ -361,7 +361,10 @@ class Engine(Cloned):
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Active alerts, then those recovered lately, without muted ones; worst first, oldest first among equals."""
+        """Active alerts, then those recovered lately, without muted ones; worst first, oldest first among equals.
+
+        Nor are there notes that a graver alert has made meaningless.
+        """
         return self._shown(is_muted=False)
 
     @property
@@ -372,8 +375,8 @@ class Engine(Cloned):
     def _shown(self, *, is_muted: bool) -> list[Verdict]:
         if self._context.record == 0:
             return []
-        record = self._context.observation.record
-        states = [state for state in self._states if state.is_shown(record)]
+        states = [one for one in self._states if one.is_shown(self._context.observation.record)]
+        states = [one for one in states if one.level > Level.INFO or not one.is_moot(self._context)]
         asked = [one for one in states if self._muted.isdisjoint((one.spec.rule, one.spec.id)) is not is_muted]
         return sorted(map(self._verdict, shown(asked)), key=lambda v: (*v.urgency, v.since_record))
 

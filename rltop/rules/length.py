@@ -133,7 +133,7 @@ class LengthCollapse(Detector):
         if value >= line / self.hysteresis:
             return QUIET
         is_nothing, reward = value < nothing, context.reward
-        gained = (reward.start, reward.usual) if reward.is_improving else ()
+        gained = (reward.start, reward.usual) if reward.is_improving and "R1" not in context.standing else ()
         # Shorter and better by every measure is what saturated tasks and long-winded models learn.
         is_better = reward.has_gained and any(
             one.level > one.first + max(one.noise, _BETTER * abs(one.first)) for one in context.histories.values()

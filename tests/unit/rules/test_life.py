@@ -517,7 +517,8 @@ def test_a_note_has_not_recovered_while_its_metric_is_where_it_was() -> None:
     engine = play(300, response_len_mean=step_up(300.0, 700.0, 121), reward_mean=back)
     assert {level for _, _, level in said(engine, "R8")} == {"info"}
     assert "recovered" not in {state for _, state, _ in said(engine, "R8")}
-    assert the(engine, "R8").since_step == 121
+    # Beside the crash it says nothing.
+    assert {one.rule for one in engine.verdicts} & {"R1", "R8"} == {"R1"}
 
 
 def test_what_a_rule_judges_harmless_by_now_is_a_note_and_not_recovered() -> None:

@@ -470,3 +470,12 @@ def test_what_has_settled_and_is_elsewhere_by_now_says_where() -> None:
     assert stays.state is VerdictState.SETTLED
     assert "; now" not in stays.headline
     assert rises.headline.endswith("; now 0.500")
+
+
+def test_beside_a_crash_no_shorter_length_is_one_while_the_reward_rose() -> None:
+    rewards = lambda r: noisy(0.1 + 0.006 * r if r < 100 else max(0.1, 0.7 - 0.05 * (r - 100)), 0.02)(r)  # noqa: E731
+    lengths = lambda r: noisy(220.0 if r < 100 else max(60.0, 220.0 - 16 * (r - 100)), 0.02)(r)  # noqa: E731
+    engines = [play(count, reward_mean=rewards, response_len_mean=lengths) for count in range(106, 121)]
+    told = [one for engine in engines for one in engine.verdicts if one.rule == "T3"]
+    assert told
+    assert not any("while the reward rose" in one.headline for one in told)
