@@ -20,6 +20,7 @@ from screens import (
     status_text,
     write_rows,
 )
+from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
@@ -74,6 +75,14 @@ def runs(tmp_path: Path) -> list[Path]:
         write_run(tmp_path, "today", 2, part_at=100),
         write_run(tmp_path, "twin", 3),
     ]
+
+
+async def compare(app: RltopApp, pilot: Pilot[int], runs: list[Path]) -> None:
+    """Mark runs whose settings have been read, and open the page that compares them."""
+    await pilot.pause()
+    read_settings(app.session)
+    app.marked = [str(path) for path in runs]
+    await press(pilot, "o")
 
 
 async def test_marked_runs_are_compared_and_where_they_part_is_told(runs: list[Path]) -> None:
@@ -240,10 +249,7 @@ async def test_the_settings_in_which_runs_differ_are_told_and_found(runs: list[P
         )
     app = app_over(*runs)
     async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        read_settings(app.session)
-        app.marked = [str(path) for path in runs]
-        await press(pilot, "o")
+        await compare(app, pilot, runs)
         lines = page_text(app).splitlines()
         at = next(number for number, line in enumerate(lines) if "WHAT DIFFERS  3 settings" in line)
         told = [line.split() for line in lines[at + 1 : at + 5]]
@@ -265,10 +271,7 @@ async def test_that_only_one_of_the_runs_has_settings_is_said_of_the_others(runs
     (runs[0].parent / "config.yaml").write_text("lr: 1e-6\n")
     app = app_over(*runs)
     async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
-        read_settings(app.session)
-        app.marked = [str(path) for path in runs]
-        await press(pilot, "o")
+        await compare(app, pilot, runs)
         assert "no settings file found next to 2, 3" in page_text(app)
 
 
