@@ -246,7 +246,10 @@ def what_ran_out(error: Exception) -> tuple[str, str]:
     """Which resource ran out, and what to do; both empty if none did."""
     import errno
 
-    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+    handles = (errno.EMFILE, errno.ENFILE)
+    # A compiled module that cannot be opened is an ImportError, which has only the words of it.
+    is_said = isinstance(error, ImportError) and any(os.strerror(number) in str(error) for number in handles)
+    if is_said or (isinstance(error, OSError) and error.errno in handles):
         return "too many open files", "raise the limit: ulimit -n 256"
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return "cannot start another thread", "raise the process limit: ulimit -u, or the limit of the job or container"

@@ -26,6 +26,7 @@ from rltop.run.places import Found
 from rltop.screen.early import keeps_early_keys, paint_early
 from rltop.screen.environment import is_served, settle_environment
 from rltop.screen.guard import TerminalGuard, open_guard
+from rltop.sources.file import need_files
 
 if TYPE_CHECKING:
     from rltop.run.discover import FirstLook, Rescanner, Sniffed
@@ -113,6 +114,7 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
 @contextmanager
 def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard | None]:
     """The terminal with the first frame on it; restored in any case. None in a browser, which has none to restore."""
+    need_files()
     # Until Textual has been imported: see `importing`.
     gc.disable()
     if is_served(os.environ):

@@ -275,6 +275,8 @@ MOST = 65_536
 """More are not asked for, whatever the hard limit is: programs that are run on an alert inherit it."""
 RESERVE = 128
 """Kept free for everything but files that are followed: the terminal, the event loop, imports, looks at directories."""
+FEWEST = 16
+"""With fewer there is no screen: 12 are used at once, and an import that finds none left fails in words of its own."""
 FEW = 64
 """Where so few may be open, none is spent on being woken by the kernel."""
 
@@ -282,6 +284,18 @@ FEW = 64
 def limit() -> int:
     soft = os.sysconf("SC_OPEN_MAX")
     return soft if soft >= 0 else MOST
+
+
+def need_files() -> None:
+    """Refuse to begin with fewer than `FEWEST`, which would end somewhere on the way.
+
+    Raises:
+        OSError: EMFILE.
+    """
+    if limit() < FEWEST:
+        raise_limit()
+        if limit() < FEWEST:
+            raise OSError(errno.EMFILE, f"{FEWEST} files must be open at once, {limit()} may be")
 
 
 def raise_limit() -> None:

@@ -125,9 +125,10 @@ def test_the_screen_follows_more_runs_than_files_may_be_open(tmp_path: Path) -> 
         terminal.close()
 
 
-def test_what_a_machine_has_too_little_of_is_no_fault_of_the_program(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", ["5", "6", "11", "15"])
+def test_what_a_machine_has_too_little_of_is_no_fault_of_the_program(tmp_path: Path, most: str) -> None:
     rows(tmp_path, 2)
-    terminal = Terminal.python("-c", LIMITED, "6", "6", "-m", "rltop", str(tmp_path), width=100)
+    terminal = Terminal.python("-c", LIMITED, most, most, "-m", "rltop", str(tmp_path), width=100)
     try:
         assert terminal.wait() == EXIT_USAGE
         assert "too many open files" in terminal.text
