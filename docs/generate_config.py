@@ -37,10 +37,11 @@ On an invalid or unknown setting rltop exits with 2; the message names the place
 
 `[rules.<id>]` changes one rule: `mute = true` mutes it, every other key is one of its thresholds. Ids, conditions and
 thresholds are in [rules.md](rules.md). A part of a rule is changed by its own id; muting the rule mutes its parts.
-A threshold of a rule that has become part of another is taken under its old id. What no rule goes by any more is an
-error in the config file, and is named on standard error where it was set on the screen. So is a number that a rule
-cannot go by: a threshold whose default is greater than 0 must be so too, a number of records must be a whole number up
-to 1000000; `inf` is a line that is never crossed.
+A threshold of a rule that has become part of another is taken under its old id. What no rule goes by any more (a rule
+that is gone, a part that is no longer switched off alone) has no effect and is named on standard error. A number that a
+rule cannot go by is an error in the config file, and is named likewise where it was set on the screen: a threshold
+whose default is greater than 0 must be so too, a number of records must be a whole number up to 1000000; `inf` is a
+line that is never crossed.
 
 ```toml
 [rules.O1]

@@ -45,7 +45,7 @@ class Config(NamedTuple):
         read_again: settles everything anew, from the same flags; None where nobody wants that.
         live: sources that the config file names, see `settings.LIVE_LISTS`.
         values: setting → what it is.
-        lost_rules: what the state file says of rules and has no effect, a line each.
+        lost_rules: file → what it says of rules and has no effect any more, a line each.
         waiting: settings that were changed while the program runs and hold from the next start on.
     """
 
@@ -59,7 +59,7 @@ class Config(NamedTuple):
     read_again: Callable[[], Config] | None = None
     live: Mapping[str, Any] = MappingProxyType({})
     values: Mapping[str, Any] = MappingProxyType({})
-    lost_rules: Sequence[str] = ()
+    lost_rules: Mapping[Path, Sequence[str]] = MappingProxyType({})
     waiting: tuple[str, ...] = ()
 
     def use_color(self, is_terminal: bool) -> bool:
@@ -105,7 +105,8 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
     """
     found = in_force(argv_options, environ, config_path)
     values: Mapping[str, Any] = found.values
-    own_rules, lost_rules = preferences.read_rules(environ)
+    (own_rules, lost_own), (rules, lost) = preferences.read_rules(environ), _rule_options(found)
+    told = {state_folder(environ) / preferences.RULES_FILE: lost_own, found.file: lost}
     themes_folder = _themes_folder(found, environ)
     _check_theme(found, themes_folder)
     few, theme_origin = has_few_colours(environ), found.origins.get("theme", "")
@@ -120,7 +121,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
         ingest=IngestOptions(
             decoder=DecoderOptions(step_key=values["step_key"]),
             store=StoreOptions(memory_bytes=values["memory_mb"] * _MEBIBYTE),
-            rules=_rule_options(found),
+            rules=rules,
             total_steps=values["total_steps"],
             gpus=values["gpus"],
             rollouts=values["rollouts"],
@@ -150,7 +151,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
         origins=found.origins,
         live=found.live,
         values=values,
-        lost_rules=lost_rules,
+        lost_rules={file: lines for file, lines in told.items() if file is not None and lines},
     )
 
 
@@ -217,8 +218,8 @@ def _check_theme(found: Gathered, own: Path) -> None:
     )
 
 
-def _rule_options(found: Gathered) -> EngineOptions:
-    """The rules' options; what the rules refuse is said with the file's name.
+def _rule_options(found: Gathered) -> tuple[EngineOptions, list[str]]:
+    """The rules' options, and a line for each setting without effect; what is refused is said with the file's name.
 
     Raises:
         ConfigError: an unknown rule or threshold, or a value of the wrong type.
@@ -231,10 +232,12 @@ def _rule_options(found: Gathered) -> EngineOptions:
             EngineOptions(profiles=names)
         except ConfigError as error:
             raise ConfigError(f"{found.origins['profile']}: {error.message}", error.hint) from error
-    rules = _rules(found.rules, RULES_TABLE, found)
-    by_profile = {name: _rules(entries, f"{PROFILES_TABLE}.{name}", found) for name, entries in found.profiles.items()}
+    lost: list[str] = []
+    rules = _rules(found.rules, RULES_TABLE, found, lost)
+    tables = found.profiles.items()
+    by_profile = {name: _rules(entries, f"{PROFILES_TABLE}.{name}", found, lost) for name, entries in tables}
     try:
-        return EngineOptions(
+        options = EngineOptions(
             rules=rules,
             group_size=group_size if isinstance(group_size, int) else None,
             profiles=None if profile == "auto" else names,
@@ -242,12 +245,22 @@ def _rule_options(found: Gathered) -> EngineOptions:
         )
     except ConfigError as error:
         raise ConfigError(f"{found.file}: {error.message}", error.hint) from error
+    return options, lost
 
 
-def _rules(table: Mapping[str, Mapping[str, Any]], name: str, found: Gathered) -> dict[str, Mapping[str, float | bool]]:
+def _rules(
+    table: Mapping[str, Mapping[str, Any]], name: str, found: Gathered, lost: list[str]
+) -> dict[str, Mapping[str, float | bool]]:
+    """What counts still; a line is added to `lost` for each setting that does not any more."""
+    if not table:
+        return {}
+    from rltop.rules.registry import spent  # noqa: PLC0415 - most people have set nothing
+
     rules: dict[str, Mapping[str, float | bool]] = {}
     for rule, entries in table.items():
-        settings = dict(entries)
+        why = {each: spent(rule, each) for each in entries}
+        lost += [f"[{name}.{rule}] {each} has no effect: {said}" for each, said in why.items() if said]
+        settings = {each: value for each, value in entries.items() if not why[each]}
         if "mute" in settings:
             is_muted = settings.pop("mute")
             if not isinstance(is_muted, bool):
@@ -256,5 +269,6 @@ def _rules(table: Mapping[str, Mapping[str, Any]], name: str, found: Gathered) -
                     "write mute = true to mute the rule",
                 )
             settings["enabled"] = not is_muted
-        rules[rule] = settings
+        if settings or not entries:
+            rules[rule] = settings
     return rules

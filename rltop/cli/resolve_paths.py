@@ -20,10 +20,8 @@ from rltop.config import Config, load
 from rltop.errors import NoAnswerError, SourceError
 from rltop.files import Worker
 from rltop.model import Label
-from rltop.resources import state_folder
 from rltop.run.discover import Discovery, FirstLook
 from rltop.run.places import Found
-from rltop.run.preferences import RULES_FILE
 from rltop.settings import LIVE_LISTS, LIVE_TEXTS
 from rltop.trainers import setup_hints
 
@@ -59,8 +57,8 @@ def load_config(arguments: Namespace) -> Config:
         RltopError: a source of where the job is, that was named, is none.
     """
     config = _settled(arguments)
-    if config.lost_rules:
-        complain(f"{state_folder() / RULES_FILE}:", *config.lost_rules)
+    for file, lines in config.lost_rules.items():
+        complain(f"{file}:", *lines)
     return config
 
 

@@ -259,19 +259,15 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
     """
     for rule, settings in rules.items():
         where, taken = f"[{table}.{rule}]", TAKEN_OVER.get(rule, {})
-        heir = FORMER.get(rule, rule)
-        if not heir:
-            raise ConfigError(f"{where}: there is no rule {rule} any more", "remove the table")
-        if heir != rule and settings.get("enabled") is False:
-            what = f"{where}: {rule} is part of {heir} now, and is not switched off alone"
-            raise ConfigError(what, f"switch {heir} off")
-        if heir not in NAMED:
+        if rule not in NAMED and rule not in FORMER:
             raise ConfigError(f"{where}: unknown rule {rule!r}", _did_you_mean(rule, list(NAMED)))
         own = NAMED[rule].thresholds if rule in NAMED else ()
         known = [*own, *(name for name, now in taken.items() if "-" not in now), "enabled"]
         for name, value in settings.items():
+            if why := spent(rule, name):
+                raise ConfigError(f"{where} {name}: {why}", "remove the line")
             if name not in known:
-                raise _unknown(where, rule, name, known)
+                raise ConfigError(f"{where} {name}: unknown setting", _did_you_mean(name, known))
             if name == "enabled":
                 if not isinstance(value, bool):
                     raise ConfigError(f"{where} enabled must be true or false", "write true or false")
@@ -279,6 +275,22 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
                 raise ConfigError(f"{where} {name} {fault[0]}", fault[1])
 
 
+def spent(rule: str, name: str) -> str:
+    """Why a setting that a rule had once has no effect any more; empty where it has one, or never was one."""
+    heir, now = TAKEN_OVER.get(rule, {}).get(name, (rule, name))
+    if "-" in (heir, now):
+        return "no rule has this threshold any more"
+    whole = FORMER.get(rule)
+    if whole is None or heir != rule:
+        return ""
+    if not whole:
+        return f"there is no rule {rule} any more"
+    is_part = f"{rule} is part of {whole} now"
+    return f"{is_part}, and is switched off with it" if name in SWITCHES else f"{is_part}, which does not go by {name}"
+
+
+SWITCHES = ("enabled", "mute")
+"""What switches a rule off: in the config file, and kept of what was muted on the screen."""
 _MOST = 10**6
 """Records that a rule may be told to look back on."""
 _FEW_OF_MANY = (("n", "m"), ("least", "most"))
@@ -317,18 +329,6 @@ def _fault_of_pair(name: str, value: float, limits: Mapping[str, object], usual:
             what = f"is {value:g}, but {few} cannot be more than {many}"
             return what, f"{how} it, or remove the line: the default is {usual:g}"
     return None
-
-
-def _unknown(where: str, rule: str, name: str, known: Sequence[str]) -> ConfigError:
-    """Why a setting is none: of a rule that was one, because nothing goes by it any more."""
-    heir = FORMER.get(rule)
-    if name in TAKEN_OVER.get(rule, {}):
-        return ConfigError(f"{where} {name}: no rule has this threshold any more", "remove the line")
-    what = f"{where} {name}: unknown setting"
-    if heir is None:
-        return ConfigError(what, _did_you_mean(name, known))
-    limits = ", ".join(NAMED[heir].thresholds)
-    return ConfigError(f"{what}; {rule} is part of {heir} now", f"remove the line, or set those of {heir}: {limits}")
 
 
 def _is_number(value: object) -> TypeGuard[float]:

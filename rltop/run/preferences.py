@@ -422,7 +422,7 @@ def read_rules(environment: Mapping[str, str] | None = None) -> tuple[OwnRules, 
 
 def _fault_of_said(rule: str, name: str, value: object, said: Mapping[str, object]) -> str:
     """Why something that the state file says of a rule has no effect; empty where it has one."""
-    from rltop.rules.registry import FORMER, NAMED, TAKEN_OVER, threshold_fault  # noqa: PLC0415
+    from rltop.rules.registry import NAMED, TAKEN_OVER, spent, threshold_fault  # noqa: PLC0415
 
     heir, now = TAKEN_OVER.get(rule, {}).get(name, (rule, name))
     if heir in NAMED and now in NAMED[heir].thresholds:
@@ -430,13 +430,7 @@ def _fault_of_said(rule: str, name: str, value: object, said: Mapping[str, objec
         return f"it {fault[0]}" if fault is not None else ""
     if rule in NAMED and name == MUTE:
         return "" if isinstance(value, bool) else "it must be true or false"
-    if rule in NAMED:
-        return f"{rule} does not go by {name}"
-    whole = FORMER.get(rule)
-    if not whole:
-        return f"{rule} is no rule" + (" any more" if rule in FORMER else "")
-    alone = ", and is not muted alone" if name == MUTE else f", which does not go by {name}"
-    return f"{rule} is part of {whole} now{alone}"
+    return spent(rule, name) or (f"{rule} does not go by {name}" if rule in NAMED else f"{rule} is no rule")
 
 
 def places_of(path: str, told: OwnRules) -> list[tuple[RuleScope, str]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tables import each_row
 
+from rltop.cli import main
 from rltop.config import Config, load
 from rltop.errors import ConfigError
 from rltop.rules import registry
@@ -104,6 +105,22 @@ def test_rules_are_muted_and_their_thresholds_moved(tmp_path: Path) -> None:
     assert "mute" not in settings
     if threshold:
         assert settings[threshold] == 12.5
+
+
+def test_what_a_version_before_knew_of_rules_has_no_effect_and_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "[rules.T5]\nmute = true\n[rules.O7]\nwarn = 2\n[rules.M3]\nwarn = 0.5\n[profiles.moe.E7]\nenabled = false\n"
+    for name, value in home(tmp_path, text).items():
+        monkeypatch.setenv(name, value)
+    assert main(["config"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"rltop: {tmp_path}/rltop/config.toml:",
+        "[rules.T5] mute has no effect: T5 is part of T1 now, and is switched off with it",
+        "[rules.O7] warn has no effect: there is no rule O7 any more",
+        "[profiles.moe.E7] enabled has no effect: E7 is part of E2 now, and is switched off with it",
+    ]
+    assert load({}, home(tmp_path)).ingest.rules.rules == {"M3": {"warn": 0.5}}
 
 
 @each_row(

@@ -113,12 +113,12 @@ def test_what_was_a_rule_of_its_own_is_configured_by_its_id_still() -> None:
     heir, former = "P9", "P19"
     assert FORMER[former] == heir
     assert EngineOptions(rules={former: {"info": 0.4}}).thresholds(heir)["info"] == 0.4
-    with pytest.raises(ConfigError, match="P19 is part of P9 now, and is not switched off alone"):
+    with pytest.raises(ConfigError, match="P19 is part of P9 now, and is switched off with it"):
         EngineOptions(rules={former: {"info": 0.4, "enabled": False}})
-    with pytest.raises(ConfigError, match=r"^\[rules.O7\]: there is no rule O7 any more"):
+    with pytest.raises(ConfigError, match=r"^\[rules.O7\] enabled: there is no rule O7 any more"):
         EngineOptions(rules={"O7": {"enabled": False}})
     assert EngineOptions(rules={former: {"info": 0.4}, heir: {"info": 0.3}}).thresholds(heir)["info"] == 0.3
-    with pytest.raises(ConfigError, match="unknown setting"):
+    with pytest.raises(ConfigError, match="P19 is part of P9 now, which does not go by inf"):
         EngineOptions(rules={former: {"inf": 0.4}})
     renamed = EngineOptions(rules={"RM1b": {"warn": 0.6, "wait": 99}, "R11": {"most": 20}})
     assert (renamed.thresholds("RM2")["chance"], renamed.thresholds("RM2")["long"]) == (0.6, 99)
