@@ -29,6 +29,7 @@ from rltop.formats.console.lines import (
     read_pairs,
     read_stepless,
     strip_escapes,
+    without_prefix,
 )
 from rltop.formats.console.scan import (
     MAX_METRIC_BYTES,
@@ -57,12 +58,11 @@ from rltop.regex import regex
 
 MAX_LINE_BYTES = 1024
 """A longer line is no line of such a table."""
-_FRONT = r"\s*(?:\([^()]{0,80}pid=[^()]{1,60}\)\s*)?"
-_TITLE = regex(rf"{_FRONT}[Ss]tep[ :]{{1,2}}(?P<step>\d{{1,15}})\s*$")
-_RULE = regex(rf"{_FRONT}[-+=]{{8,}}\s*$")
-_FLOOR = regex(rf"{_FRONT}└[─┴]{{3,}}┘\s*$")
+_TITLE = regex(r"\s*[Ss]tep[ :]{1,2}(?P<step>\d{1,15})\s*$")
+_RULE = regex(r"\s*[-+=]{8,}\s*$")
+_FLOOR = regex(r"\s*└[─┴]{3,}┘\s*$")
 _LINE = regex(
-    rf"{_FRONT}(?P<side>[|│])(?P<indent> {{0,16}})(?P<key>[^\s|│](?:[^|│]{{0,119}}[^ |│])?) *"
+    r"\s*(?P<side>[|│])(?P<indent> {0,16})(?P<key>[^\s|│](?:[^|│]{0,119}[^ |│])?) *"
     r"[|│] *(?P<value>(?:[^ |│](?:[^|│]{0,38}[^ |│])?)?) *[|│]\s*$"
 )
 """Neither ends in a blank, else the blanks of a wide cell could be shared out in too many ways."""
@@ -79,8 +79,8 @@ _COUNTS = ("total_timesteps", "misc/total_timesteps", "TotalEnvInteracts", "Time
 """Keys that count steps in such tables and nowhere else, most trusted first."""
 
 
-_PANEL_LINE = regex(rf"{_FRONT}│(?P<inside>[^│]*)│\s*$")
-_PANEL_END = regex(rf"{_FRONT}╰─{{3,}}╯\s*$")
+_PANEL_LINE = regex(r"\s*│(?P<inside>[^│]*)│\s*$")
+_PANEL_END = regex(r"\s*╰─{3,}╯\s*$")
 _GROUP = regex(r" {2}(?P<group>\w\S{0,39}) {2,}(?P<rest>\S.*)$")
 _GOES_ON = " " * 5
 _NO_GROUP = "other"
@@ -124,10 +124,8 @@ class PanelReader:
         return LineMetrics(step, row, offset=self._start) if isinstance(step, int) and is_of_metrics else None
 
 
-_LIST_TITLE = regex(rf"{_FRONT}={{8,}} Step (?P<step>\d{{1,15}})/(?P<total>\d{{1,15}}) ={{8,}}\s*$")
-_ITEM = regex(
-    rf"{_FRONT}• (?P<name>[A-Za-z][^:•]{{0,80}}): (?P<value>\S{{1,40}}?)(?P<seconds>s)?(?: (?P<rest>.{{0,40}}))?$"
-)
+_LIST_TITLE = regex(r"\s*={8,} Step (?P<step>\d{1,15})/(?P<total>\d{1,15}) ={8,}\s*$")
+_ITEM = regex(r"\s*• (?P<name>[A-Za-z][^:•]{0,80}): (?P<value>\S{1,40}?)(?P<seconds>s)?(?: (?P<rest>.{0,40}))?$")
 _TAGS = {
     "Loss": "train/loss",
     "Draft Loss": "train/draft_loss",
@@ -315,9 +313,7 @@ class TableReader:
             self._row[self._group + key] = value
 
 
-_TREE_LINE = regex(
-    r"(?:\([^()]{0,80}pid=[^()]{1,60}\) )?(?P<indent> *)(?P<key>[A-Za-z_][^\s:]{0,127}):(?: (?P<value>\S{1,40}))?\s*$"
-)
+_TREE_LINE = regex(r"(?P<indent> *)(?P<key>[A-Za-z_][^\s:]{0,127}):(?: (?P<value>\S{1,40}))?\s*$")
 _FEWEST = 3
 """A tree of fewer numbers is none of metrics."""
 _YAML = {".nan": "nan", ".inf": "inf", "-.inf": "-inf"}
@@ -540,12 +536,12 @@ class ConsoleDecoder(Decoder):
         if hit.kind & HitKind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
         if hit.kind & HitKind.TREE:
-            text = plain(hit.line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
+            text = without_prefix(plain(hit.line[:MAX_LINE_BYTES].decode("utf-8", "replace")))
             self._take_table(self._tree.take(text, hit.offset), records)
         elif (hit.kind & (HitKind.METRIC | HitKind.MORE) or _may_tell(hit)) and len(hit.line) <= MAX_METRIC_BYTES:
             self._take_line(hit, records)
         if len(hit.line) <= (MAX_LINE_BYTES if hit.kind & HitKind.TABLE else _MAX_TITLE_BYTES):
-            text = plain(hit.line.decode("utf-8", "replace"))
+            text = without_prefix(plain(hit.line.decode("utf-8", "replace")))
             self._take_table(self._table.take(text, hit.number, hit.offset), records)
         if hit.kind & HitKind.ERROR:
             self._note_error(hit)
@@ -634,7 +630,7 @@ class ConsoleDecoder(Decoder):
             self.counts.miss_form(strip_escapes(text).strip(), number)
 
     def _take_bar(self, line: bytes, records: list[Record]) -> None:
-        bar = read_bar(plain(line.decode("utf-8", "replace")))
+        bar = read_bar(without_prefix(plain(line.decode("utf-8", "replace"))))
         if bar is None:
             return
         self._note_bar(bar)

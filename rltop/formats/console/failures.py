@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rltop.formats.console.lines import LAUNCHED
+from rltop.formats.console.scan import LAUNCHED
 from rltop.formats.decoder import CAUGHT_S, FATAL_S
 from rltop.model import Label
 from rltop.regex import regex
@@ -234,7 +234,7 @@ MAY_FAIL = (
 )  # fmt: skip
 """One of them stands in every line that tells of a failure; they are found ten times as fast as the patterns."""
 _PREFIX = regex(
-    rf"^(?:\s*(?:{LAUNCHED}|\[pod/[^\[\]]{{1,120}}\]|[\w.-]{{1,40}}-\d{{1,4}} {{1,8}}\|"
+    rf"^(?:\s*(?:{LAUNCHED}"
     r"|[EF]\d{4} [\d:.]{8,15} +\d{1,12} [\w/.-]{1,120}:\d{1,6}\]|traceback *: (?=Signal \d)))*\s?"
 )
 _EXCEPTION = regex(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from rltop.formats.console.scan import STAMP
+from rltop.formats.console.scan import LAUNCHED, STAMP
 from rltop.formats.rows import flat_items, number_of, read_printed, step_of, unwrapped
 from rltop.model import NonFinite
 from rltop.model.keys import STEP_KEYS, is_bookkeeping_key, is_evaluation_key
@@ -108,8 +108,6 @@ class LineMetrics:
     offset: int = 0
 
 
-LAUNCHED = r"\([^()]{0,80}pid=[^()]{1,80}\)|\[[^\[\]]{0,24}[Rr]ank ?\d{1,6}\]:?|\[default\d{1,5}\]:|\d{1,5}:(?=\s)"
-"""What launchers put in front of a line: Ray, SkyPilot, torchrun, mpirun."""
 IN_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
 _STAMP = regex(STAMP)
 

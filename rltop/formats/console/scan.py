@@ -18,7 +18,8 @@ then be far ahead: there the epoch decides, and the bar is only a limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 
 from rltop.formats.decoder import HOLE_BYTES, MAX_LINE_BYTES, without_holes
 from rltop.formats.rows import EpochSteps
@@ -67,14 +68,24 @@ NEEDLES: tuple[tuple[bytes, int], ...] = (
 
 
 STAMP = (
-    r"(?:20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
+    r"(?:20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)(?: std(?:out|err) [FP])?"
     r"|[A-Z][a-z]{2} [ 1-3]\d [\d:]{8}(?:\.\d{6})?)(?: [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,8}\]:)? "
-    r"|\[\d{1,5},\d{1,5}\]<std(?:out|err)>: ?"
+    r"|\[(?:[\w.-]{1,120}@)?\d{1,5},\d{1,5}\]<std(?:out|err)>: ?"
 )
-"""What `kubectl logs --timestamps` and `docker logs -t`, the journal, and `mpirun --tag-output` put before a line."""
-_IN_FRONT = (
-    b"(?:%b)?" % STAMP.encode() + rb"(?:\x1b\[[0-9;]*m)*(?:\([^()\n]{0,80}pid=[^()\n]{1,60}\))?(?:\x1b\[[0-9;]*m)*"
+"""What `kubectl logs --timestamps`, `docker logs -t`, containerd, the journal or `mpirun --tag-output` puts first.
+
+`P` of containerd says that a line goes on in the next one.
+"""
+LAUNCHED = (
+    r"\([^()\n]{0,80}pid=[^()\n]{1,80}\)|\[[^\[\]\n]{0,24}[Rr]ank ?\d{1,6}\]:?|\[default\d{1,5}\]:"
+    r"|\[pod/[^\[\]\n]{1,120}\]|[\w.-]{1,40}-\d{1,4} {1,8}\|(?=\s)|\d{1,5}:(?=\s)|\[\d{1,5}\](?=\s)"
 )
+"""What launchers put in front of a line: Ray, SkyPilot, torchrun, `kubectl logs --prefix`, compose, srun, MPICH."""
+_COLORS = rb"(?:\x1b\[[0-9;]*m)*"
+_STAMP = regex(b"(?:%b)" % STAMP.encode())
+_STAMPED = regex(b"\n(?:%b)" % STAMP.encode())
+_FRONT = regex(rb"(?:(?:\x1b\[[0-9;]*m|[ \t])*(?:%b)%b)+ ?" % (LAUNCHED.encode(), _COLORS))
+_IN_FRONT = b"(?:%b)?%b" % (_FRONT.pattern, _COLORS)
 _TITLE = regex(_IN_FRONT + rb"[ \t]*Step \d{1,15}[ \t]*(?=\n)")
 _TREE_LINE = regex(_IN_FRONT + rb" {0,24}[A-Za-z_][^\s:]{0,127}:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)")
 _BLANK = regex(_IN_FRONT + rb"[ \t]*(?=\n)")
@@ -85,6 +96,7 @@ MAX_METRIC_BYTES = 1024 * 1024
 _MORE_LINES, _FULL_LINES = 3, 8
 """So many lines behind one of metrics may belong to it, and so many before them that are as long as it is."""
 _WRAPPED_LINES = 64
+_OPEN_BYTES = 64 * 1024
 _WRAPPED_BYTES = 16 * 1024
 """A dictionary that is open for longer is none that a terminal has wrapped."""
 _HEAD_BYTES = 4096
@@ -99,6 +111,7 @@ class Hit(NamedTuple):
         is_ended: False for a line that was never ended, or was cut by a terminal: its last value may be half of one.
         columns: its width, where no line of metrics before it was wider: a terminal may have cut it here; else 0.
         part: of a line that a terminal has cut, which part it is, from 1; 0 where it is not known to be one.
+        end: where it ends in the file, its line feed not counted.
     """
 
     line: bytes
@@ -108,6 +121,7 @@ class Hit(NamedTuple):
     is_ended: bool
     columns: int = 0
     part: int = 0
+    end: int = 0
 
 
 class LineScanner:
@@ -204,7 +218,7 @@ class LineScanner:
 
     def flush(self) -> Iterator[Hit]:
         """Yield a row that a terminal may have wrapped: nothing more has come for a while."""
-        if _open_steps(self._open) == 0 < len(self._open):
+        if self._open and _open_steps(unstamped(self._open)[0]) == 0:
             yield from self._scan_open()
 
     def reset(self) -> None:
@@ -234,7 +248,7 @@ class LineScanner:
             self._parts.append(part)
 
     def _scan(self, raw: bytes, start: int) -> Iterator[Hit]:
-        body = raw.replace(b"\r", b"\n") if b"\r" in raw else raw
+        body, stamps = unstamped(raw.replace(b"\r", b"\n") if b"\r" in raw else raw)
         found: dict[int, int] = {}
         wanted = ~HitKind.METRIC if self._is_cut else ~0
         for needle, kind in NEEDLES:
@@ -247,24 +261,32 @@ class LineScanner:
         self._find_trees(body, found)
         self._find_more(body, found)
         counted = behind = 0
+        inside: set[int] = set()
         for begin in sorted(found):
-            if begin < behind:  # inside a dictionary that was put together
+            if begin < behind or begin in inside:  # inside a dictionary that was put together
                 continue
-            self._number += raw.count(b"\n", counted, begin)
-            counted = begin
-            behind = _end_of_value(body, begin)
-            end = body.find(b"\n", max(begin, behind))
-            line = body[begin:] if end < 0 else body[begin:end]
-            columns = 0 if behind > begin else self._widest_columns(line, found[begin])
-            if behind > begin and _VALIDATION not in line:
+            place = stamps.begin_of(begin)
+            self._number += raw.count(b"\n", counted, place)
+            counted = place
+            text, at, begins = _own_lines(body, begin)
+            behind = _end_of_value(text, at)
+            end = text.find(b"\n", max(at, behind))
+            line = text[at:] if end < 0 else text[at:end]
+            columns = 0 if behind > at else self._widest_columns(line, found[begin])
+            if behind > at and _VALIDATION not in line:
                 line = _joined(line)
-            elif found[begin] & HitKind.METRIC and behind <= begin:
-                line, behind, _ = _unwrapped(body, begin, line)
-                end = -1 if behind == len(body) else behind or end
+            elif found[begin] & HitKind.METRIC and behind <= at:
+                line, behind, _ = _unwrapped(text, at, line)
+                end = -1 if behind == len(text) else behind or end
+            columns = 0 if behind > at else columns
+            last = stamps.end_of(len(body) if end < 0 else end)
+            if begins:
+                own = text.count(b"\n", 0, max(0, behind))
+                inside.update(begins[1 : own + 1])
+                last, behind = stamps.end_of(_line_end(body, begins[own])), 0
             if b"\0" in line:
                 line = line.replace(b"\0", b"")
-            columns = 0 if behind > begin else columns
-            yield Hit(line, start + begin, self._number, found[begin] & wanted, end >= 0, columns)
+            yield Hit(line, start + place, self._number, found[begin] & wanted, end >= 0, columns, end=start + last)
         self._number += raw.count(b"\n", counted)
         self._counts.lines += raw.count(b"\n")
 
@@ -316,6 +338,74 @@ class LineScanner:
             is_over = is_end or self._between > _MOST_BETWEEN
             self._tree_lines = 0 if is_over else self._tree_lines - 1
             at = body.find(b"\n", at) + 1 or end
+
+
+class Stamps(NamedTuple):
+    """What was cut out of lines, as offsets: where it stood in what is left, and how much was cut out up to there."""
+
+    places: Sequence[int] = ()
+    cut: Sequence[int] = (0,)
+
+    def begin_of(self, at: int) -> int:
+        """Where a line of what is left begins in the file's own bytes."""
+        return at + self.cut[bisect_left(self.places, at)]
+
+    def end_of(self, at: int) -> int:
+        return at + self.cut[bisect_right(self.places, at)]
+
+
+def unstamped(body: bytes) -> tuple[bytes, Stamps]:
+    """Lines without their stamps; those that containerd has parted are put together."""
+    first = _STAMP.match(body)
+    found = [*([first] if first is not None else ()), *_STAMPED.finditer(body)]
+    if not found:
+        return body, Stamps()
+    parts, places, cut, behind, kept, is_part = [], [], [0], 0, 0, False
+    for stamp in found:
+        is_next = is_part and body.find(b"\n", behind, stamp.start()) < 0
+        begin = stamp.start() + (stamp[0].startswith(b"\n") and not is_next)
+        parts.append(body[behind:begin])
+        kept += begin - behind
+        behind, is_part = stamp.end(), stamp[0].endswith(b" P ")
+        places.append(kept)
+        cut.append(behind - kept)
+    return b"".join((*parts, body[behind:])), Stamps(places, cut)
+
+
+def _own_lines(body: bytes, begin: int) -> tuple[bytes, int, Sequence[int]]:
+    """The lines in which a value may go on that the line at `begin` leaves open.
+
+    Behind what a launcher put in front of it only those of the same process do, without that front.
+
+    Returns:
+        The lines, where the first one begins in them, and where each begins in `body`, if some are left out.
+    """
+    stop = _line_end(body, begin)
+    most = _most_open(body, begin, stop)
+    front = _FRONT.match(body, begin, stop) if most else None
+    if front is None:
+        return body, begin, ()
+    own, begins, line = [body[begin : stop + 1]], [begin], stop + 1
+    for _ in range(_OTHERS * most):
+        if line >= len(body):
+            return b"".join(own), 0, begins
+        stop = _line_end(body, line)
+        if body.startswith(front[0].rstrip(b" "), line):
+            own.append(body[min(line + len(front[0]), stop) : stop + 1])
+            begins.append(line)
+            if len(own) > most:
+                break
+        line = stop + 1
+    return b"".join((*own, _NO_VALUE)), 0, begins
+
+
+def _most_open(body: bytes, begin: int, stop: int) -> int:
+    """Over how many lines what is open at the end of a line may go on; 0 where nothing is, or it has its own rules."""
+    if body.endswith(b"{", begin, stop):
+        return 0 if body.find(_VALIDATION, begin, stop) >= 0 else _PRINTED_LINES
+    opening = max(body.rfind(_DICTIONARY, begin, stop), body.rfind(_TENSOR, begin, stop))
+    is_open = opening >= 0 and body.find(b"}", opening, stop) < 0
+    return _WRAPPED_LINES if is_open or (stop - begin <= _LONGEST and _STEPS.search(body, begin, stop)) else 0
 
 
 def _joined(lines: bytes) -> bytes:
@@ -419,13 +509,17 @@ _VALIDATION = b" validation metrics: {"
 _PRINTED = regex(rb"[\"'](?:Initial|Final) validation metrics: \{")
 _PRINTED_END = regex(rb"\}[\"']\)?[ \t\r]*\Z")
 _PRINTED_LINES = 1024
+_OTHERS = 4
+"""So many times as many lines of other processes may stand between."""
+_NO_VALUE = b"{\0"
+"""A line with which nothing goes on that is open."""
 _PRINTED_END_BYTES = 80
 _TENSOR = b"tensor(["
 _NUMBERS = regex(rb"[-+\d.eE,\s\[\]naif]*+(?:[a-z_]{1,13}(?:=[^()]{0,80})?)?")
 """The rest of a tensor, as far as it has come: numbers, and what follows them, as in `device='cuda:0'`."""
 _STEPS = regex(rb"(?<![A-Za-z_./@-])step:\d{1,15} - ")
 _COLOR = regex(rb"\x1b\[[0-9;]*m")
-_NARROWEST, _WIDEST = 60, 400
+_NARROWEST, _WIDEST, _LONGEST = 60, 400, 2048
 """Columns of terminals: a row of another length was not wrapped by one, unless it ends in a separator."""
 _GOES_ON = regex(rb"[ \t]*(?:- )?[^\s'\"{}]+(?: - [^\s'\"{}]+)*(?: -)?[ \t]*\Z")
 _REST_OF_PAIR = regex(rb"[\w./@-]{0,80}:?(?:np\.\w+\()?[\d.eE+-]{1,32}\)?\s*\Z")
@@ -489,7 +583,7 @@ def parted(hit: Hit, more: Hit) -> tuple[Hit, Hit]:
         The first line as far as it can be relied on, and the second one without what belongs to the first.
     """
     line, rest, part = hit.line, more.line, max(1, hit.part)
-    is_next = more.offset - hit.offset - len(line) in (1, 2)  # an end is \n or \r\n
+    is_next = more.offset - hit.end in (1, 2)  # an end is \n or \r\n
     if not is_next or _columns(rest) > hit.columns or more.kind & (HitKind.BAR | HitKind.ERROR | HitKind.TREE):
         return hit, more
     if _BEGINS.match(rest) and not line.rstrip().endswith((b",", b";", b"|")):
@@ -515,16 +609,34 @@ def _open_line(body: bytes) -> int:
 
     The length of `body` if there is none.
     """
-    lines = body.replace(b"\r", b"\n") if b"\r" in body else body
+    parted_at = _parted_line(body)
+    if parted_at < len(body):
+        return parted_at
+    start = body.find(b"\n", max(0, len(body) - _OPEN_BYTES)) + 1 if len(body) > _OPEN_BYTES else 0
+    end = body[start:]
+    lines, stamps = unstamped(end.replace(b"\r", b"\n") if b"\r" in end else end)
     found = behind = len(lines)
     for sign in (_VALIDATION, _DICTIONARY, _INDENTED, _TENSOR):
-        while (opening := lines.rfind(sign, max(0, len(lines) - 2 * _WRAPPED_BYTES), behind)) >= 0:
+        while (opening := lines.rfind(sign, 0, behind)) >= 0:
             begin = lines.rfind(b"\n", 0, opening) + 1
-            if _end_of_value(lines, begin) >= 0:
+            if _end_of_value(*_own_lines(lines, begin)[:2]) >= 0:
                 break
             found = behind = begin  # what is open there may stand behind what was left open before
         behind = found
-    return found if found < len(lines) else _open_steps(lines)
+    found = found if found < len(lines) else _open_steps(lines)
+    return start + stamps.begin_of(found) if found < len(lines) else len(body)
+
+
+def _parted_line(body: bytes) -> int:
+    """Where the last line begins if containerd has parted it and its end has not come; else the length of `body`."""
+    begin = behind = len(body)
+    while begin and len(body) - begin <= MAX_METRIC_BYTES:
+        begin = body.rfind(b"\n", 0, begin - 1) + 1
+        stamp = _STAMP.match(body, begin)
+        if stamp is None or not stamp[0].endswith(b" P "):
+            break
+        behind = begin
+    return behind
 
 
 def _open_steps(lines: bytes) -> int:
@@ -533,15 +645,14 @@ def _open_steps(lines: bytes) -> int:
     while (at := lines.rfind(b"step:", max(0, len(lines) - _WRAPPED_BYTES), behind)) >= 0:
         begin = lines.rfind(b"\n", 0, at) + 1
         if _STEPS.match(lines, at):
-            first = lines[begin : _line_end(lines, at)]
-            return begin if _unwrapped(lines, begin, first)[2] else len(lines)
+            own, first, _ = _own_lines(lines, begin)
+            return begin if _unwrapped(own, first, own[first : _line_end(own, first)])[2] else len(lines)
         behind = at
     return len(lines)
 
 
 _BAR_PARTS = regex(
-    r"^[ \t]*(?:\d{1,5}:[ \t]*)?(?:\([^()]{0,80}pid=[^()]{1,60}\)[ \t]*)?"
-    r"(?P<name>Training Progress:)?[ \t]*\d{1,3}%(?:\|[^|]{0,200}\||(?= ))[ \t]*"
+    r"^[ \t]*(?P<name>Training Progress:)?[ \t]*\d{1,3}%(?:\|[^|]{0,200}\||(?= ))[ \t]*"
     r"(?P<done>\d{1,12})/(?P<total>\d{1,12}) \["
 )
 _MAX_EPOCHS = 1000

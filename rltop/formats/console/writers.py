@@ -20,19 +20,21 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.console.scan import STAMP
 from rltop.formats.decoder import MAX_LINE_BYTES, DecoderOptions
 from rltop.model import Record
 from rltop.regex import regex
 
 _MARK = regex(
     rb"""
-    ^(?:\x1b\[[0-9;]*m)*
+    ^(?-x:%b)?(?:\x1b\[[0-9;]*m)*
     (?: \((?P<task>(?P<name>[^(),=\x1b\n]{1,80}?),?[ ](?:rank=(?P<rank>\d{1,9}),[ ])?pid=\d{1,12})
           (?:,[ ]ip=[^()\n]{1,60})?\)
       | \[(?P<tag>[A-Za-z][^\[\]\x1b\n]{0,79})\]:?(?=[\s\x1b])
       | (?P<word>[A-Za-z][\w.-]{0,63})(?::|[ ]\|)
           (?=\s{1,4}(?:(?i:global_?|train_?)?(?i:step|iter|update|epoch|episode)|\{'))
-    )""",
+    )"""
+    % STAMP.encode(),
     re.MULTILINE | re.VERBOSE,
 )
 _PART = regex(
