@@ -225,13 +225,14 @@ def overlays(
     at: int | None = None,
     counted: Places | None = None,
 ) -> tuple[PlottedSeries, ...]:
-    """The smoothed curve of each run that logs the metric and what the axis counts.
+    """The smoothed curve of each run that logs the metric and what the axis counts; a run that ends early says where.
 
     Args:
         at: the step of the values that are told; None is the newest of each.
         counted: where the steps of `zoom` are on the axis; None counts them in each run for itself.
     """
     found = []
+    last = {run.sign: run.snapshot.stream.last_step or 0 for run in runs}
     shared = without_shared(tuple(run.entry.name.display for run in runs))
     for run, short in zip(runs, shared, strict=True):
         snapshot, signal, place = run.snapshot, signal_in(run.snapshot, metric), places(run.snapshot, axis)
@@ -250,6 +251,8 @@ def overlays(
             now = ""
         else:
             now = units.measure(signal.read(point.value), signal.metric.unit)
+        if now and point is not None and last[run.sign] < (max(last.values()) if until is None else until):
+            now += f" @{units.step(point.step)}"
         one = series_of(
             snapshot, signal, place, sign=run.sign, name=f"{run.entry.name.display} {now}".rstrip(), role=run.role,
             shorter=(f"{short} {now}".rstrip(), now, ""), columns=columns, zoom=own, smoothing=smoothing,

@@ -295,8 +295,9 @@ def comparison(reports: Sequence[RunReport]) -> tuple[Grid, Grid]:
         titles.update(dict.fromkeys(row.title for row in report.rows))
     rows = []
     for title in titles:
-        found = (next((one for one in report.rows if one.title == title), None) for report in reports)
-        rows.append((*_cells((title, "strong")), *(() if row is None else _compared(row) for row in found)))
+        found = [next((one for one in report.rows if one.title == title), None) for report in reports]
+        newest = max((row.reading.point.step for row in found if row and row.reading.point), default=0)
+        rows.append((*_cells((title, "strong")), *(() if row is None else _compared(row, newest) for row in found)))
     runs = grid_of(run_table([report.entry for report in reports], UNICODE))
     return runs, Grid(("metric", *names), (False, *(True for _ in names)), tuple(rows))
 
@@ -400,12 +401,14 @@ def short_names(reports: Sequence[RunReport]) -> Sequence[str]:
     return names if max(map(len, names), default=0) <= _LONG_NAME else without_shared(names)
 
 
-def _compared(row: MetricRow) -> Line:
-    text, unit = value_text(row.reading)
+def _compared(row: MetricRow, newest: int) -> Line:
+    """The value of a run; where another has one of a later step, with its own."""
+    (text, unit), point = value_text(row.reading), row.reading.point
     role = LEVEL_ROLES[row.reading.level] if row.reading.level >= Level.INFO else "value"
     change = change_text(row.reading)
-    value = Piece(f"{text} {unit}".strip(), role)
-    return (value,) if change == units.UNKNOWN else (value, Piece(f" ({change})", "dim"))
+    notes = "" if point is None or point.step == newest else f" @{units.step(point.step)}"
+    notes += "" if change == units.UNKNOWN else f" ({change})"
+    return Piece(f"{text} {unit}".strip(), role), Piece(notes, "dim")
 
 
 def _facts(snapshot: Snapshot, view: OverviewView, window: tuple[int, int] | None) -> Iterator[str]:

@@ -24,7 +24,9 @@ from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
+from rltop.cli import main
 from rltop.clock import FakeClock
+from rltop.errors import EXIT_OK
 from rltop.pages.chart import Axis, Zoom
 from rltop.pages.compare import (
     MOST_RUNS,
@@ -470,3 +472,20 @@ async def test_a_window_on_another_axis_is_the_same_stretch_of_it_in_every_run(t
         for one in built[0].series:
             assert one.curve.steps[0] == pytest.approx(low, rel=0.05)
             assert one.curve.steps[-1] == pytest.approx(high, rel=0.05)
+
+
+async def test_the_value_of_a_run_that_ends_early_says_its_step(tmp_path: Path) -> None:
+    short, long = write_run(tmp_path, "short", 1, length=60), write_run(tmp_path, "long", 2, length=100)
+    app = app_over(long, short)
+    async with app.run_test(size=SIZE) as pilot:
+        await compare(app, pilot, [long, short])
+        assert re.search(r" 1 long [0-9.]+   2 short [0-9.]+ @60$", page_text(app), re.MULTILINE)
+        app.cursor.show(80)
+        await pilot.pause()
+        assert re.search(r" 1 long [0-9.]+   2 short [0-9.]+ @60   │ step 80", page_text(app))
+        app.cursor.show(50)
+        await pilot.pause()
+        assert re.search(r" 2 short [0-9.]+   │ step 50", page_text(app)), "it was still running"
+    report = tmp_path / "report.html"
+    assert main(["report", str(long), str(short), "-o", str(report)]) == EXIT_OK
+    assert re.search(r"<span[^>]*>0\.[0-9]+</span><span[^>]*> @60 \(", report.read_text())
