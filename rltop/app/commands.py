@@ -17,6 +17,7 @@ from textual.widgets import Static
 
 from rltop import units
 from rltop.model import Label, VerdictState
+from rltop.pages.metrics import ALERTING
 from rltop.pages.page import Moment, Open
 from rltop.pages.signals import narrowest_signals
 from rltop.pages.verdict import DOORS, rule_titles
@@ -127,6 +128,9 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Pale
         yield PaletteEntry("Compare the marked runs", "", KeyAction("compare"))
     yield PaletteEntry(
         "Draw several metrics in one chart", moment.keys.clause("overlay", "key {}"), KeyAction("overlay")
+    )
+    yield PaletteEntry(
+        "List the metrics that have an alert", f"filter {ALERTING} of all metrics", KeyAction(f"find({ALERTING!r})")
     )
     for what, words in (
         ("target", "step to reach: progress, time left (eta), arrival"),

@@ -62,16 +62,16 @@ class Navigation:
         while len(app.screen_stack) > 1 and app.current_mode == mode:
             await app.pop_screen()
 
-    async def find(self) -> None:
-        """Filter or search the page; where neither can be done, put the cursor into the filter of all metrics."""
+    async def find(self, text: str = "") -> None:
+        """Filter or search the page; where neither can be done, fill in the filter of all metrics."""
         app = self._app
-        if app.shown is None or not app.shown.can_find:
+        if text or app.shown is None or not app.shown.can_find:
             await app.switch_mode("metrics")
             # A page that was opened from the list lies over it.
             while len(app.screen_stack) > 1:
                 await app.pop_screen()
         if app.shown is not None:
-            await app.shown.find()
+            await app.shown.find(text)
 
     def visited(self, page: Page) -> None:
         run = self._app.followed.path.raw

@@ -427,12 +427,13 @@ class PageScreen(Screen[None]):
             if not self._host.leave_to_next():
                 self.carry_out(effect)
 
-    async def find(self) -> None:
+    async def find(self, text: str = "") -> None:
         """Put the cursor into the filter, or ask what to search for."""
         if not self.has_filter:
             await self.ask(self.page.search_hint, self._search, self._sought)
             return
         self.filter.display = True
+        self.filter.value = text or self.filter.value
         # At once: `Widget.focus` is put off, and the next key would go to the list.
         self.set_focus(self.filter)
 

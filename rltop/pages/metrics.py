@@ -70,7 +70,7 @@ def layout_tree(
 
     While there is a filter nothing is folded: what was searched for is shown.
     """
-    matched = match_keys(index, query)
+    matched = match_keys(index, query.replace(ALERTING, " "))
     is_filtered = bool(query.split())
     below: dict[tuple[str, str], int] = {}
     for one in matched:
@@ -223,13 +223,15 @@ def tree_columns(width: int, glyphs: Glyphs) -> Sequence[Column[_Leaf]]:
 
 
 _TITLE_ROWS = 1
+ALERTING = "!"
+"""In a filter: metrics with an alert."""
 
 
 class MetricsPage(ListPage["TreeLine | TreeKey"]):
     details = frozenset({TargetKind.METRIC, TargetKind.NUMBERED, TargetKind.SECTION})
     where = (Scope.METRICS, Scope.MARKS, Scope.OVERLAY)
     footer = ("find", "mark-metric", "overlay")
-    filter_hint = "filter by key, title or name"
+    filter_hint = f"filter by key, title or name; {ALERTING} those with an alert"
 
     def __init__(self, section: str = "") -> None:
         super().__init__()
@@ -237,6 +239,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         self.folded: frozenset[str] = frozenset()
         self.spread: frozenset[str] = frozenset()
         self.held = Target(TargetKind.SECTION, section) if section else None
+        self._seeks_first = False
 
     def target(self, line: TreeLine | TreeKey) -> Target | None:
         if isinstance(line, TreeKey):
@@ -249,11 +252,15 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
             known = self._index.rank_sections if self._index is not None else frozenset()
             self._index = index_tree(snapshot)
             self.folded |= self._index.rank_sections - known
-        lines, matched = layout_tree(self._index, self.query, self.folded, self.spread)
+        index = self._index if ALERTING not in self.query else self._index.with_alerts(snapshot)
+        lines, matched = layout_tree(index, self.query, self.folded, self.spread)
+        if self._seeks_first:
+            self.held = next((self.target(line) for line in lines if isinstance(line, TreeKey)), None)
+            self._seeks_first = False
         shown = self.settle(lines, max(1, height - _TITLE_ROWS))
         rows = [self._title(matched, self._index, len(shown), width, moment.glyphs)]
         if not shown:
-            none = moment.keys.none_matches("no metric")
+            none = moment.keys.none_matches(f"no metric{' with an alert' if ALERTING in self.query else ''}")
             note = none if self.query.strip() else "no metrics yet: waiting for the first row"
             rows.append(text_row(note, width, moment.glyphs, "dim"))
         rows += paint_lines(read_lines(snapshot, self._index, shown, width), width, moment.glyphs)
@@ -278,7 +285,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
         if target.kind is TargetKind.SECTION:
-            below = (one for one in self._lines() if isinstance(one, TreeKey) and one.section == target.name)
+            below = (one for one in self.lines if isinstance(one, TreeKey) and one.section == target.name)
             first = next((self.target(one) for one in below), None)
             return () if first is None else super().details_of(first, moment, height)
         return super().details_of(target, moment, height)
@@ -289,23 +296,17 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         if not self.lines:
             return None
         line = self.lines[self.at]
-        numbered = self._numbered_of(line) if isinstance(line, TreeKey) else ""
-        if numbered and (key == "unfold") != (numbered in self.spread):
-            self.spread ^= {numbered}
-            self.held = next(
-                (self.target(one) for one in self._lines() if isinstance(one, TreeKey) and one.key == numbered), None
-            )
+        numbered = self._numbered_of(line) if isinstance(line, TreeKey) else None
+        if numbered is not None and (key == "unfold") != (numbered.key in self.spread):
+            self.spread ^= {numbered.key}
+            self.held = self.target(numbered)
             return Redraw()
         return self._set_folded(line.section, key == "fold")
 
-    def _numbered_of(self, line: TreeKey) -> str:
-        """The name of the metrics that differ by a number alone which a line stands for, or is one of; may be empty."""
-        if line.members or self._index is None:
-            return line.key if line.members else ""
-        return next((one.key for one in self._index.keys if line in one.members), "")
-
-    def _lines(self) -> list[TreeLine | TreeKey]:
-        return [] if self._index is None else layout_tree(self._index, self.query, self.folded, self.spread)[0]
+    def _numbered_of(self, line: TreeKey) -> TreeKey | None:
+        """Of the metrics that differ by a number alone, the line that stands for them; None where there is none."""
+        keys = () if self._index is None else self._index.keys
+        return line if line.members else next((one for one in keys if line in one.members), None)
 
     def _fold_all(self) -> Effect:
         names = frozenset(self._index.sections) if self._index is not None else frozenset()
@@ -332,11 +333,8 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         return effect
 
     def show_only(self, text: str) -> Effect | None:
-        effect = super().show_only(text)
-        if text.strip() and self._index is not None:
-            found = layout_tree(self._index, text, self.folded, self.spread)[0]
-            self.held = next((self.target(line) for line in found if isinstance(line, TreeKey)), None)
-        return effect
+        self._seeks_first = bool(text.strip())
+        return super().show_only(text)
 
 
 _BOOKKEEPING = "Bookkeeping"
@@ -393,6 +391,10 @@ class TreeIndex:
     @property
     def leaves(self) -> list[TreeKey]:
         return [each for one in self.keys for each in one.members or (one,)]
+
+    def with_alerts(self, snapshot: Snapshot) -> TreeIndex:
+        parts = {part.role: part for part in snapshot.streams}
+        return replace(self, keys=tuple(one for one in self.keys if _worst(parts[one.stream], one) is not None))
 
     def is_for(self, snapshot: Snapshot) -> bool:
         now = _streams(snapshot)

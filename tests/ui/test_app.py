@@ -307,6 +307,22 @@ async def test_from_the_filter_to_the_chart() -> None:
         assert isinstance(app.page, MetricsPage)
 
 
+async def test_the_filter_of_metrics_lists_those_with_an_alert_at_the_step_that_is_shown() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "slash", "!", "enter")
+        lines = page_text(app).splitlines()
+        assert lines[0] == " METRICS  10 of 127 match !"
+        found = [line for line in lines if " ▾ " not in line and "▁" in line]
+        assert len(found) == 6 and {line[1] for line in found} == {"◆", "▲"}
+        await press(pilot, "slash", *"! lr")
+        assert "no metric with an alert matches" in page_text(app)
+        await press(pilot, "escape", "colon", "3", "enter", "0")
+        await ask_palette(pilot, "have an alert")
+        await press(pilot, "enter")
+        await until(pilot, lambda: "no metric with an alert matches" in page_text(app))
+
+
 async def test_sections_fold_and_unfold() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
