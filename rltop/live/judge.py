@@ -88,10 +88,12 @@ class Where(NamedTuple):
 
 
 def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "") -> Where:
-    found = _judged(phases, now_s)._replace(
+    found, ranks = _judged(phases, now_s), (*processes_of(phases, source), *facts.processes)
+    found = found._replace(
+        cause=found.cause or (going_on(ranks) if found.state == "finished" else None),
         source=source,
         log=source,
-        ranks=(*processes_of(phases, source), *facts.processes),
+        ranks=ranks,
         engines=(*engines_of(phases, source), *facts.engines),
         job=next((each.id for each in facts.jobs), None),
     )
@@ -119,6 +121,15 @@ def _beside(found: Where, facts: Facts, now_s: float) -> Where:
         accuracy_s=math.inf if first.is_seen else now_s - newest_s,
         source=first.source,
     )
+
+
+def going_on(processes: Sequence[Process]) -> str | None:
+    """Which ranks are in a phase, of a job whose own log says that it is done; None where none is."""
+    inside = {each.rank: each.phase for each in processes if each.rank is not None and each.phase}
+    if not inside:
+        return None
+    phase = next(iter(inside.values())) if len(set(inside.values())) == 1 else "a phase"
+    return f"{'ranks' if len(inside) > 1 else 'rank'} {ranges(sorted(inside))} still in {phase}"
 
 
 def _judged(phases: Phases, now_s: float) -> Where:

@@ -152,13 +152,21 @@ def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
 
 
 def _trouble(snapshot: Snapshot) -> Sentence | None:
-    """What comes after every verdict: rows have stopped coming, or an error was logged meanwhile."""
+    """What comes after every verdict: rows have stopped coming, an error was logged meanwhile, or a rank goes on."""
     if snapshot.source.state in (RunState.STUCK, RunState.WAITING) and snapshot.part.state_note:
         return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
     if snapshot.source.failure.raw and snapshot.source.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
         target = Target(TargetKind.LOG) if snapshot.source.failure_log else None
         return Sentence(Label.of(ending_words(snapshot)), Level.WARN, target)
+    if going_on := _goes_on(snapshot):
+        return Sentence(Label.of(f"finished; {going_on}"), Level.INFO, Target(TargetKind.WHERE))
     return None
+
+
+def _goes_on(snapshot: Snapshot) -> str:
+    """What of the job of a finished run goes on; empty where that is nothing, or nobody follows it."""
+    job = snapshot.run.whereabouts if snapshot.source.state is RunState.FINISHED else None
+    return "" if job is None else job.where().cause or ""
 
 
 def _lost(note: str) -> str:
@@ -726,7 +734,7 @@ class OverviewPage(Page):
         return [Open(one) for one in dict.fromkeys((target, *others, *alerts))][:_CHARTS]
 
     def face(self, moment: Moment) -> Hashable:
-        return super().face(moment), header_clock(moment.snapshot), _open(moment.snapshot)
+        return super().face(moment), header_clock(moment.snapshot), _open(moment.snapshot), _goes_on(moment.snapshot)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         # The words of a verdict on silence change with every second.
@@ -737,7 +745,7 @@ class OverviewPage(Page):
         opened = _open(moment.snapshot)
         # How long the step has been open moves alone, where nothing is said of it.
         shape = opened if opened is None or opened.level > Level.OK else opened._replace(elapsed_s=0.0)
-        said = super().face(moment), run.failure, shape
+        said = super().face(moment), run.failure, shape, _goes_on(moment.snapshot)
         now = (run.own_version, run.whereabouts is None, *at, run.loading, *said)
         if (
             self._last is not None

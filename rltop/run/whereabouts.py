@@ -9,7 +9,7 @@ from pathlib import Path
 from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
 from rltop.live.job import Asked, JobProbe, Reading, told_by_files, where_now
-from rltop.live.judge import Where
+from rltop.live.judge import Where, going_on
 from rltop.live.lines import Act
 from rltop.live.phases import PhaseEvent, Phases
 from rltop.live.probe import LogTold, Probe, Probes
@@ -119,7 +119,7 @@ def knowing(run: Run, found: Where) -> Where:
     return found._replace(
         state=ended,
         since=run.stream.last_time_s,
-        cause=run.failure.raw or None,
+        cause=run.failure.raw or (going_on(found.ranks) if ended == "finished" else None),
         phase=None,
         phase_key=None,
         unusual=False,

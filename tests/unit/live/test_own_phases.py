@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from screens import write_rows
 
 from rltop.cli import main
 from rltop.formats.jsonl import JsonlDecoder
@@ -176,6 +177,27 @@ def test_a_closed_file_is_of_a_finished_run_until_somebody_goes_on(
     loop = Loop(path, again.now_s + 5.0)
     loop.log.phase("rollout").__enter__()
     assert state(loop.now_s + 1.0) == ("running", "open")
+
+
+def test_a_closed_file_beside_a_rank_that_goes_on_names_that_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    loop = Loop(path, NOW_S)
+    loop.steps(5)
+    loop.log.close()
+
+    def told(*, ends: tuple[int, ...] = ()) -> tuple[str, str | None]:
+        for rank in (1, 2):
+            row = {"rltop_phase": "rollout", "begin": loop.now_s - 10.0, "rank": rank, "pid": rank, "host": "n"}
+            rows = [row, {**row, "end": loop.now_s + 5.0}] if rank in ends else [row]
+            write_rows(tmp_path / f"phases-{rank}.jsonl", rows)
+        found = where(capsys, path, loop.now_s + 20.0)
+        return found["state"], found["cause"]
+
+    assert told() == ("finished", "ranks 1–2 still in rollout")
+    assert told(ends=(1,)) == ("finished", "rank 2 still in rollout")
+    assert told(ends=(1, 2)) == ("finished", None)
 
 
 class Broken:
