@@ -128,9 +128,10 @@ def paint_no_log(state: LogState | None, run_path: str, width: int, height: int,
         return fill([*rows, text_row("looking for a console log ...", width, glyphs, "dim")], height)
     path = Label.of(run_path).display
     looked_for = "looked for: *.log, *.out, *.err, log.txt, output.log of W&B, beside the run's file"
+    name_it = "name it: rltop --log FILE "
     texts = (
         ("standard input has no log beside it" if path == "-" else "no console log beside the run", "text"),
-        (f"name it: rltop --log FILE {path}", "strong"),
+        (name_it + clip_middle(path, max(8, width - 2 - cell_width(name_it))), "strong"),
         *(() if path == "-" else ((looked_for, "dim"),)),
     )
     for text, role in texts:

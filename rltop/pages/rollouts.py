@@ -109,7 +109,8 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
         return [*rows, *notes]
     if state.is_given or state.has_failed:
         return notes
-    where = "beside standard input" if view.run_path.raw == "-" else f"next to {view.run_path.display}"
+    path = clip_middle(view.run_path.display, max(8, width - 30))
+    where = "beside standard input" if view.run_path.raw == "-" else f"next to {path}"
     text = f"No rollouts found {where}. Trainers write them (one record per completion) only "
     rows = [*_paragraph(f"{text}when configured to:", width, glyphs, "text"), Row(())]
     known = sorted(rollout_hints(), key=lambda entry: entry.trainer != view.trainer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -123,10 +124,13 @@ async def test_another_file_that_was_found(run: Path) -> None:
 
 
 async def test_no_log_says_what_to_type_and_every_key_answers(tmp_path: Path) -> None:
-    shutil.copy(RECORDED, tmp_path / "metrics.jsonl")
-    app = app_over(tmp_path / "metrics.jsonl")
-    async with app.run_test(size=SIZE) as pilot:
+    path = tmp_path / "experiments of a long name" / "qwen2.5-7b-grpo-math-lr1e-6-seed42" / "metrics.jsonl"
+    path.parent.mkdir(parents=True)
+    shutil.copy(RECORDED, path)
+    app = app_over(path)
+    async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot, app, "rltop --log FILE")
+        assert re.search(r"^ name it: rltop --log FILE /\S+….*-seed42/metrics.jsonl$", page_text(app), re.MULTILINE)
         for key in "[]sf":
             await press(pilot, key)
             assert "--log FILE" in status_text(app)
