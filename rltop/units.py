@@ -209,6 +209,9 @@ def quantity(value: float, unit: Unit) -> tuple[str, str]:
             return (text, "") if " " in tail else (head, tail)
         case Unit.COUNT:
             return count(value), ""
+        case Unit.GIGABYTES if 0.0 < abs(value) < 0.0995:
+            scale, suffix = (2.0**10, "MB") if abs(value) * 2.0**10 >= 0.0995 else (2.0**20, "kB")
+            return number(value * scale), suffix
         case _:
             return number(value), _UNIT_SUFFIX[unit]
 

@@ -17,6 +17,7 @@ from rltop.catalog.families import Family, Member, place_of
 from rltop.catalog.metrics import CATALOG, Range, guessed
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict
 from rltop.model.keys import split_key
+from rltop.regex import regex
 from rltop.rows.sparkline import SparkData, anchored_window, spark_data
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median_of
@@ -378,8 +379,22 @@ def read_spark(
     )
 
 
+_OF_MACHINE = tuple(
+    (regex(f"system[/.](?:{names})"), unit, scale)
+    for names, unit, scale in (
+        (r"network\.(?:sent|recv)|(?:memory|swap)\.used", Unit.GIGABYTES, 2.0**-30),
+        (r"disk\.(?:.+\.)?(?:in|out)|.+MB|__swanlab__\.mem\.proc(?:\.avail)?", Unit.GIGABYTES, 2.0**-10),
+        (r".+_megabytes", Unit.GIGABYTES, 1e6 / 2.0**30),
+        (r".+GB", Unit.GIGABYTES, 1.0),
+        (r".+Watts", Unit.WATTS, 1.0),
+        (r".+(?:[pP]ercent|[._]pct|_percentage)|gpu\.(?:process\.)?\d+\.memory", Unit.PERCENT, 1.0),
+    )
+)
+"""Units of samples of the machine that the catalogue does not know: W&B (core/internal/monitor), SwanLab, MLflow."""
+
+
 def generic_signal(key: str) -> Signal:
-    """A signal for a key that the catalogue does not know: the value as it was written."""
+    """A signal for a key that the catalogue does not know: the value as written; of a machine in its unit."""
     path = split_key(key)
     is_whole = path.name == f'"{key}"' or "./" in path.name
     title = path.name if is_whole else path.name.rsplit("/", 1)[-1]
@@ -387,7 +402,9 @@ def generic_signal(key: str) -> Signal:
     if place is not None and place[0] == key.rpartition("/")[0]:
         # `mean` alone names nothing: of what it is the mean tells it apart.
         title = "/".join(key.split("/")[-2:])
-    return Signal(Metric("", title, path.section, Unit.NONE, Direction.NONE), key)
+    found = (known for known in _OF_MACHINE if known[0].fullmatch(key)) if key.startswith("system") else iter(())
+    _, unit, scale = next(found, (None, Unit.NONE, 1.0))
+    return Signal(Metric("", title, path.section, unit, Direction.NONE), key, scale)
 
 
 @lru_cache(maxsize=16)

@@ -170,18 +170,22 @@ _MACHINE = spellings("""
     gpu_power | system/gpu_%_power_usage_watts
     cpu_util ×0.01 | system/cpu_utilization_percentage
     ram_util ×0.01 | system/system_memory_usage_percentage
-    # W&B, and its exports; SwanLab behind the same points. Memory in bytes, and in MiB.
+    # W&B, and its exports. Memory in bytes.
     gpu_mem_frac ×0.01 | system{/,.}gpu.%.memoryAllocated
     gpu_mem_gb ×9.313225746154785e-10 | system{/,.}gpu.%.memoryAllocatedBytes
     gpu_util ×0.01 | system{/,.}gpu.%.gpu
     gpu_power | system{/,.}gpu.%.powerWatts
     gpu_errors | system{/,.}gpu.%.uncorrectedMemoryErrors
-    cpu_util ×0.01 | system{/,.}cpu | system{/,.}cpu.pct
-    ram_util ×0.01 | system{/,.}memory_percent | system{/,.}mem.pct
-    gpu_mem_frac ×0.01 | system{/,.}{gpu,npu,mlu,dcu,xpu}.%.mem.pct
-    gpu_mem_gb ×0.0009765625 | system{/,.}{gpu,npu,mlu,dcu,xpu}.%.mem.value
-    gpu_util ×0.01 | system{/,.}{gpu,npu,mlu,dcu,xpu}.%.pct
-    gpu_{temp,power} | system{/,.}{gpu,npu,mlu,dcu,xpu}.%.{}
+    gpu_temp | system.gpu.%.temp
+    cpu_util ×0.01 | system{/,.}cpu
+    ram_util ×0.01 | system{/,.}memory_percent
+    # SwanLab. Memory in MiB.
+    cpu_util ×0.01 | system/{,__swanlab__.}cpu.pct
+    ram_util ×0.01 | system/{,__swanlab__.}mem.pct
+    gpu_mem_frac ×0.01 | system/{,__swanlab__.}{gpu,npu,mlu,dcu,xpu}.%.mem.pct
+    gpu_mem_gb ×0.0009765625 | system/{,__swanlab__.}{gpu,npu,mlu,dcu,xpu}.%.mem.value
+    gpu_util ×0.01 | system/{,__swanlab__.}{gpu,npu,mlu,dcu,xpu}.%.pct
+    gpu_{temp,power} | system/{,__swanlab__.}{gpu,npu,mlu,dcu,xpu}.%.{}
 """)
 """Samples of the machine, as trackers name them; a key of each card is an instance of one metric."""
 

@@ -79,13 +79,13 @@ def scalar(key: str, step: int, value: float) -> bytes:
 
 
 def test_samples_of_the_machine_are_means_of_the_row_that_follows() -> None:
-    column = field(12, field(1, 2) + field(3, b"gpu.0.pct"))
-    samples = [scalar("gpu.0.pct", i, 50.0 + 10 * i) for i in range(3)]
+    column = field(12, field(1, 2) + field(3, b"__swanlab__.gpu.0.pct"))
+    samples = [scalar("__swanlab__.gpu.0.pct", i, 50.0 + 10 * i) for i in range(3)]
     decoder = SwanLabDecoder()
     data = file_of(scalar("loss", 0, 1.0), column, *samples, scalar("loss", 1, 0.0))
     first, second = [*decoder.feed(data, 0, 0), *decoder.finish()]
     assert (first.step, first.schema.keys) == (0, ("loss",))
-    assert (second.step, second.schema.keys) == (1, ("system/gpu.0.pct", "loss"))
+    assert (second.step, second.schema.keys) == (1, ("system/__swanlab__.gpu.0.pct", "loss"))
     assert list(second.values) == [60.0, 0.0]
 
 

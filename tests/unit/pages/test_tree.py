@@ -9,6 +9,7 @@ from fake_run import FakeRun, firing_run, run_of, verl_lines
 
 from rltop.model import Level
 from rltop.pages import metrics
+from rltop.pages.key_metrics import value_text
 from rltop.pages.metrics import MetricsPage, TreeKey, TreeLine, index_tree, layout_tree, match_keys, read_lines
 from rltop.pages.page import Moment
 from rltop.rows.glyphs import UNICODE
@@ -108,6 +109,30 @@ def test_the_statistics_of_a_metric_are_one_line_that_any_of_their_names_finds(r
     text = text_of(run, query="response_length/max")
     assert "{mean,max,min}" in text or "{mean,min,max}" in text or "{max,mean,min}" in text
     assert f"{found[0].size} of 51 match" in text
+
+
+def test_samples_of_the_machine_have_the_unit_that_their_names_say() -> None:
+    told = {
+        "system/network.recv": (3 * 2**30, "3.00 GB"),
+        "system.network.sent": (2**29, "0.500 GB"),
+        "system/disk.vda.out": (2048.0, "2.00 GB"),
+        "system/disk./home.usageGB": (67.6, "67.6 GB"),
+        "system/disk./home.usagePercent": (30.4, "30.4 %"),
+        "system/proc.memory.rssMB": (512.0, "0.500 GB"),
+        "system/gpu.0.enforcedPowerLimitWatts": (700.0, "700 W"),
+        "system/gpu.0.memory": (17.0, "17.0 %"),
+        "system/gpu.0.smClock": (1980.0, "1,980"),
+        "system/__swanlab__.mem.proc": (512.0, "0.500 GB"),
+        "system/__swanlab__.network.recv": (17.0, "17.0"),  # KiB/s
+        "system/network_receive_megabytes": (2**30 / 1e6, "1.00 GB"),
+        "system/disk.vdb.out": (8.0, "8.00 MB"),
+        "system/disk.vdb.in": (0.006, "6.14 kB"),
+        "reward/MB": (3.0, "3.00"),
+    }
+    run = run_of(verl_lines([(step, {key: value for key, (value, _) in told.items()}) for step in range(3)]))
+    lines = read_lines(Snapshot(run), (index := index_tree(Snapshot(run))), layout_tree(index)[0], 120)
+    shown = {line.key: " ".join(value_text(line.row.reading)).strip() for line in lines if line.row is not None}
+    assert shown == {key: text for key, (_, text) in told.items()}
 
 
 def test_what_fires_on_one_statistic_marks_the_line_of_all() -> None:
