@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise, takewhile
 
 from rltop import units
@@ -181,7 +181,9 @@ def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
     find it (`RuleContext.baselines`): the median of the thirty values after the first three, from ten on. For a
     metric that is logged on less than every second row, such as a validation score, the first value stands for it.
     """
-    first, baseline, steps = _raw_beginning(snapshot.stream, signal.key, snapshot.at_step)
+    stream, at = snapshot.stream, snapshot.at_step
+    read = partial(_raw_beginning, stream, signal.key, at)
+    first, baseline, steps = snapshot.part.memo.of_start(("beginning", signal.key), read) if at is None else read()
     quoted = _quoted_baseline(snapshot.standing, signal)
     baseline = None if baseline is None else signal.read(baseline)
     if quoted is not None and quoted != baseline:

@@ -125,21 +125,14 @@ def spark_data(
         scale: the declared range of the values, in the metric's own unit.
         since: the step from which on the threshold counts; None is the first.
     """
-    nan = math.nan
-    lows, means, highs = [nan] * window.columns, [nan] * window.columns, [nan] * window.columns
-    bad = {window.column(step) for step in marks}
     factor, shift = (signal.scale, signal.shift) if signal is not None else (1.0, 0.0)
-    start, stride, columns = window.start, window.stride, window.columns
-    for bucket in buckets:
-        column = (bucket.first_step - start) // stride
-        if not 0 <= column < columns:
-            continue
-        if bucket.has_nonfinite:
-            bad.add(column)
-        if bucket.count:
-            lows[column] = bucket.low * factor + shift
-            highs[column] = bucket.high * factor + shift
-            means[column] = bucket.mean * factor + shift
+    # Without a finite value a bucket has NaN, and so has its column.
+    rest = [math.nan] * (window.columns - len(buckets))
+    lows = [bucket.low * factor + shift for bucket in buckets] + rest
+    highs = [bucket.high * factor + shift for bucket in buckets] + rest
+    means = [bucket.mean * factor + shift for bucket in buckets] + rest
+    bad = {window.column(step) for step in marks}
+    bad.update(i for i, bucket in enumerate(buckets) if bucket.has_nonfinite)
     if factor < 0:
         lows, highs = highs, lows
     lows, highs = _calm(lows, means, highs)
