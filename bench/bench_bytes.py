@@ -1,6 +1,7 @@
 """What does watching cost: processor time and bytes to the terminal, idle and per record?
 
-A veRL-shaped file of 300 keys × 2,000 steps in a pseudo-terminal of 120×40.
+A veRL-shaped file of 300 keys × 2,000 steps in a pseudo-terminal of 120×40. `--flat` watches for 600 s while 20 rows a
+second arrive, and prints what each minute of them cost.
 """
 
 from __future__ import annotations
@@ -37,7 +38,23 @@ def show(what: str, cpu: float, size: float, most_size: int) -> None:
     print(f"| rltop | {what} | {cpu:.2f} | {size:.0f} | {most_size:,} | {stands(size, most_size)} |")
 
 
+def flat() -> None:
+    """Does what a row costs stay the same, however long it goes on?"""
+    print("| minute at 20 records/s | % of a core | B/s | MB |\n|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.jsonl"
+        path.write_bytes(b"".join(made.lines(300, 2000)))
+        rows = list(made.lines(300, 12_000, first_step=2001))
+        with Screened((*RLTOP, str(path))) as program:
+            program.read_for(SETTLE_S)
+            for minute in range(10):
+                cpu, size = measure(program, rows[1_200 * minute : 1_200 * (minute + 1)], path, 20.0, 60.0)
+                print(f"| {minute + 1} | {cpu:.2f} | {size:.0f} | {program.memory_mb():.1f} |", flush=True)
+
+
 def main() -> None:
+    if "--flat" in sys.argv:
+        return flat()
     print("| program | what happens | % of a core | B/s | bound | |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.jsonl"
@@ -56,6 +73,7 @@ def main() -> None:
             program.read_for(2.0)
             cpu, size = measure(program, (), path, 1.0, IDLE_S)
             show("nothing", cpu, size, 30)
+    return None
 
 
 if __name__ == "__main__":

@@ -33,23 +33,25 @@ from typing import NamedTuple
 
 import made
 import run
+from bench_bytes import measure
 from bench_check import PARSE, spent
 from bench_start import COMPLETE, newest_value
 from screened import HELLO, Screened
 
 BUDGET = Path(__file__).resolve().parent / "budget.toml"
 SETTLED_S = 2.0
-"""After all is shown, until memory is looked at."""
+"""After all is shown, until memory or the cost of rows is looked at."""
+LIVE_S = 10.0
 
 Program = Sequence[str]
 
 
 class Taken(NamedTuple):
-    """What one run of a program took: processor seconds, its children's left out, and seconds; or megabytes."""
+    """What one run of a program took: processor seconds, its children's left out, and seconds; or so much of a unit."""
 
     cpu_s: float = 0.0
     s: float = 0.0
-    mb: float = 0.0
+    amount: float = 0.0
 
 
 class Question(NamedTuple):
@@ -57,7 +59,7 @@ class Question(NamedTuple):
 
     name: str
     ask: Callable[[Program], Taken]
-    is_memory: bool = False
+    unit: str = ""
 
 
 def checked(path: Path) -> Callable[[Program], Taken]:
@@ -90,7 +92,23 @@ def held(path: Path) -> Callable[[Program], Taken]:
         with Screened((*program, str(path))) as shown:
             shown.until(lambda: COMPLETE in shown.output, timeout_s=300.0)
             shown.read_for(SETTLED_S)
-            return Taken(mb=sum(map(pss_mb, family(shown.pid))))
+            return Taken(amount=sum(map(pss_mb, family(shown.pid))))
+
+    return ask
+
+
+def live(path: Path, rate: float) -> Callable[[Program], Taken]:
+    """Processor time of `LIVE_S` seconds in which `rate` rows a second arrive, and bytes a second to the terminal."""
+
+    def ask(program: Program) -> Taken:
+        rows = list(made.lines(300, int(rate * LIVE_S), first_step=2_001))
+        growing = path.with_name("growing.jsonl")
+        growing.write_bytes(path.read_bytes())
+        with Screened((*program, str(growing))) as shown:
+            shown.until(lambda: COMPLETE in shown.output)
+            shown.read_for(SETTLED_S)
+            share, size = measure(shown, rows, growing, rate, LIVE_S)
+            return Taken(share * LIVE_S / 100, amount=size)
 
     return ask
 
@@ -185,8 +203,13 @@ def compare(old: Program, new: Program, rounds: int, only: str, *, has_wandb: bo
             Question("all shown, 20,000 rows", all_shown(written(folder, 20_000))),
             Question("all shown, 5,000 rows of a run that learns", all_shown(written(folder, 5_000, 10))),
             Question("all shown, 20,000 rows of a run that learns", all_shown(written(folder, 20_000, 10))),
-            Question("memory held (PSS), 5,000 rows", held(shown), is_memory=True),
+            Question("memory held (PSS), 5,000 rows", held(shown), "MB"),
         ]
+        of_2000 = written(folder, 2_000, 10)
+        for rate in (1, 10):
+            asked_live = live(of_2000, rate)
+            questions.append(Question(f"{LIVE_S:.0f} s of live rows, {rate} a second", asked_live))
+            questions.append(Question(f"sent to the terminal, {rate} live rows a second", asked_live, "B/s"))
         if has_wandb:
             made.write_as(wandb := folder / "run-a.wandb", 5_000)
             questions.append(Question("all shown, `.wandb` of 5,000 rows", all_shown(wandb)))
@@ -195,13 +218,18 @@ def compare(old: Program, new: Program, rounds: int, only: str, *, has_wandb: bo
             if only not in question.name:
                 continue
             before, after = asked(question, (old, new), rounds)
-            if question.is_memory:
-                cells = [f"{before.mb:.1f} MB", f"{after.mb:.1f} MB", f"**{after.mb / before.mb:.2f}**", "", "", ""]
+            if question.unit:
+                cells = [f"{each.amount:,.1f} {question.unit}" for each in (before, after)]
+                cells += [f"**{after.amount / before.amount:.2f}**", "", "", ""]
             else:
                 cells = [
-                    f"{before.cpu_s:.3f}", f"{after.cpu_s:.3f}", f"**{after.cpu_s / before.cpu_s:.2f}**",
-                    f"{before.s:.3f}", f"{after.s:.3f}", f"{after.s / before.s:.2f}",
-                ]  # fmt: skip
+                    f"{before.cpu_s:.3f}",
+                    f"{after.cpu_s:.3f}",
+                    f"**{after.cpu_s / before.cpu_s:.2f}**",
+                ]
+                if before.s:
+                    cells += [f"{before.s:.3f}", f"{after.s:.3f}", f"{after.s / before.s:.2f}"]
+                cells += [""] * (6 - len(cells))
             print(f"| {question.name} | {' | '.join(cells)} |", flush=True)
 
 
@@ -246,7 +274,7 @@ def quick(program: Program) -> None:
                 taken.append(ask(program))
                 floors.append(floor(base))
             mine, least = medians(taken), medians(floors)
-            ratio = mine.mb / least.mb if title == "memory" else mine.cpu_s / least.cpu_s
+            ratio = mine.amount / least.amount if title == "memory" else mine.cpu_s / least.cpu_s
             was = ratios.get(title)
             change = "" if was is None else f"× {ratio / was:.2f}"
             to = {"greeted": "hello world of Textual"}.get(floor.__name__, "bare parse" if len(base) > 3 else "nothing")
