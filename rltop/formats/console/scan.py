@@ -348,10 +348,10 @@ class Stamps(NamedTuple):
 
     def begin_of(self, at: int) -> int:
         """Where a line of what is left begins in the file's own bytes."""
-        return at + self.cut[bisect_left(self.places, at)]
+        return at + self.cut[bisect_left(self.places, at)] if self.places else at
 
     def end_of(self, at: int) -> int:
-        return at + self.cut[bisect_right(self.places, at)]
+        return at + self.cut[bisect_right(self.places, at)] if self.places else at
 
 
 def unstamped(body: bytes) -> tuple[bytes, Stamps]:
@@ -380,10 +380,10 @@ def _own_lines(body: bytes, begin: int) -> tuple[bytes, int, Sequence[int]]:
     Returns:
         The lines, where the first one begins in them, and where each begins in `body`, if some are left out.
     """
-    stop = _line_end(body, begin)
-    most = _most_open(body, begin, stop)
-    front = _FRONT.match(body, begin, stop) if most else None
-    if front is None:
+    front = _FRONT.match(body, begin)
+    stop = begin if front is None else _line_end(body, begin)
+    most = 0 if front is None else _most_open(body, begin, stop)
+    if front is None or not most:
         return body, begin, ()
     own, begins, line = [body[begin : stop + 1]], [begin], stop + 1
     for _ in range(_OTHERS * most):
