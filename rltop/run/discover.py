@@ -66,6 +66,7 @@ class SniffResult(NamedTuple):
         reason: why it is no metric stream; empty if it is one.
         is_unreadable: whether it is one cannot be told: `reason` says what is in the way.
         numbers: its first and last rows, where they have been asked for.
+        whole: the file of which it was a part when it was as large as `size`.
     """
 
     size: int
@@ -74,6 +75,7 @@ class SniffResult(NamedTuple):
     title: str = ""
     is_unreadable: bool = False
     numbers: Numbers | None = None
+    whole: str = ""
 
 
 _EMPTY = SniffResult(0, CONSOLE, "empty")
@@ -112,6 +114,17 @@ class Discovery(Struct, frozen=False):
             known = self.seen[run.path] = known._replace(numbers=read_numbers(run, known.numbers))
         assert known.numbers is not None
         return known.numbers
+
+    def is_part(self, found: Found, whole: Found) -> bool:
+        """Is a checkpoint's file a part of that of its run? What was once is, as long as it has not grown."""
+        from rltop.run.grouping import is_part_of  # noqa: PLC0415 - as above
+
+        known = self.seen.get(found.path, SniffResult(found.size, found.kind, ""))
+        if known.whole == whole.path and known.size == found.size:
+            return True
+        is_part = is_part_of(found, whole)
+        self.seen[found.path] = known._replace(size=found.size, whole=whole.path if is_part else "")
+        return is_part
 
     def total_of(self, run: Found, *, is_one_of_few: bool) -> int | None:
         """How many steps a run is to make, as the newest other record of it says that names it."""
@@ -402,7 +415,7 @@ def _search(folder: str, result: Discovery) -> list[Found]:
             files += writers or [Found(path, name, info.st_size, info.st_mtime, judged.kind)]
     from rltop.run.grouping import group  # noqa: PLC0415 - a file that was named needs none
 
-    grouped = group(files, titles, died, result.numbers_of)
+    grouped = group(files, titles, died, result.numbers_of, result.is_part)
     result.passed_over += grouped.repeated
     if not grouped.runs and len(logs) == 1 and result.seen.get(logs[0].path, _EMPTY).kind is CONSOLE:
         result.passed_over = [each for each in result.passed_over if each[0] != logs[0].path]

@@ -24,7 +24,7 @@ from rltop.formats.kinds import CSV, JSONL, KINDS, SWANLAB, TABLES, TELESCOPE, T
 from rltop.model import Label, Record
 from rltop.model.table_rows import split_member
 from rltop.regex import regex
-from rltop.run.places import INNER_FOLDERS, Found, home_of, name_of, titled, whole_path
+from rltop.run.places import INNER_FOLDERS, STATE, Found, checkpointed_in, home_of, name_of, titled, whole_path
 from rltop.run.run_stream import last_rows
 from rltop.run.sniff import DIED, SNIFF_BYTES, closed
 from rltop.sources.events import ONE_SHOT, Chunk, Reset
@@ -351,12 +351,17 @@ def group(
     titles: Mapping[str, str] | None = None,
     died: Sequence[Found] = (),
     numbers_of: Callable[[Found], Numbers] = read_numbers,
+    is_part: Callable[[Found, Found], bool] | None = None,
 ) -> Grouped:
-    """Make runs of the metric files below one directory."""
+    """Make runs of the metric files below one directory.
+
+    Args:
+        is_part: whether all that is in a file of a checkpoint is in that of the run too; `is_part_of` if None.
+    """
     grouped = Grouped(numbers_of)
     by_home: dict[Path, list[tuple[Found, Placement]]] = {}
     titles = dict(titles or {})
-    files = _without_shared(list(files), titles, grouped)
+    files = _without_checkpointed(_without_shared(list(files), titles, grouped), is_part or is_part_of, grouped)
     for each, spot in place(_sequences(files, titles), titles):
         by_home.setdefault(spot.home, []).append((each, spot))
     traces = _take_traces(by_home)
@@ -390,6 +395,48 @@ def _without_shared(files: list[Found], titles: dict[str, str], grouped: Grouped
         if titles.get(each.path):
             titles.update({path: f"{titles[each.path]}_{titled_part(titles[path])}" for path in own})
     return kept
+
+
+def _without_checkpointed(
+    files: Sequence[Found], is_part: Callable[[Found, Found], bool], grouped: Grouped
+) -> list[Found]:
+    """Pass over what checkpoints keep of the history of their run: the run's own file has it all, or the longest."""
+    of_run: dict[Path, list[Found]] = {}
+    for each in files:
+        path = Path(each.path)
+        home = checkpointed_in(path.parent) if each.kind in (JSONL, CSV, WHOLE_JSON) else None
+        if home is not None and path.name != STATE:
+            of_run.setdefault(home / path.name, []).append(each)
+    by_path = {each.path: each for each in files}
+    for path, parts in of_run.items():
+        own = by_path.get(str(path))
+        whole = own or max(parts, key=lambda each: (each.size, _natural(each.path)))
+        copies = [each for each in parts if each is not whole and is_part(each, whole)]
+        for each in copies:
+            del by_path[each.path]
+            grouped.repeated.append((each.path, f"a checkpoint's copy of {whole.path}"))
+        by_path[whole.path] = whole._replace(copies=tuple(each.path for each in copies))
+    return list(by_path.values())
+
+
+_SAMPLE_BYTES = 4 * 1024
+_MOST_BYTES = 64 * 1024 * 1024
+_ENDS = b" \t\r\n[]"
+
+
+def is_part_of(found: Found, whole: Found) -> bool:
+    """Do the beginning and the end of a file stand in another one, in this order?"""
+    try:
+        with open_regular(whole.path) as file:
+            data = file.read(_MOST_BYTES)
+        with open_regular(found.path) as file:
+            head, tail = file.read(_SAMPLE_BYTES).strip(_ENDS), last_bytes(file, _SAMPLE_BYTES).strip(_ENDS)
+    except OSError:
+        return False
+    if found.kind is CSV and data.startswith(head.partition(b"\n")[0]):
+        head, tail = (part.partition(b"\n")[2] for part in (head, tail))
+    at = data.find(head)
+    return bool(head) and at >= 0 and data.find(tail, at) >= 0
 
 
 def _wandb_run(found: Found) -> tuple[Path, str]:
@@ -467,7 +514,7 @@ def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tupl
     best = min(_rank(each) for each, _ in streams)
     kept = [one for one in streams if _rank(one[0]) == best]
     if best == KINDS.index(WHOLE_JSON):
-        states = [one for one in kept if Path(one[0].path).name == "trainer_state.json"]
+        states = [one for one in kept if Path(one[0].path).name == STATE]
         # Those of a folder that was copied have hardly any time between them, in any order.
         late_s = max([one[0].modified_s or 0.0 for one in states], default=0.0) - _LATE_S
         late = [one for one in states if (one[0].modified_s or 0.0) >= late_s]

@@ -67,7 +67,7 @@ def home_of(folder: Path) -> Path:
 
 
 def says_nothing(folder: Path) -> bool:
-    if folder.name.startswith("checkpoint-"):
+    if folder.name.startswith("checkpoint-") or _CHECKPOINT.fullmatch(folder.name):
         return True
     is_silent = folder.name.lower() in _SILENT_FOLDERS or folder.name.lower() in _CHECKPOINT_FOLDERS
     return is_silent or (folder.parent.name == "runs" and bool(_DATED.match(folder.name)))
@@ -78,6 +78,16 @@ _CHECKPOINT = regex(
 )
 _NO_WEIGHTS = (".json", ".jsonl", ".csv", ".txt", ".log", ".md", ".yaml", ".parquet", ".png", ".html", ".gz", ".tmp")
 """Ends of names of what is dumped by step and nobody can go back to."""
+
+
+def checkpointed_in(folder: Path) -> Path | None:
+    """The folder of the run of whose checkpoints `folder` is one by its name; None where it is none."""
+    if not _CHECKPOINT.fullmatch(folder.name):
+        return None
+    above = folder.parent
+    return above.parent if above.name.lower() in _CHECKPOINT_FOLDERS else above
+
+
 _STATUS, _LARGEST_STATUS = "latest_checkpoint_status.json", 64 * 1024
 """What NeMo-RL writes for a watchdog once a checkpoint is complete, wherever that lies."""
 
@@ -97,7 +107,7 @@ def checkpoint_steps(path: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-_STATE = "trainer_state.json"
+STATE = "trainer_state.json"
 
 
 def state_beside(path: str) -> Path | None:
@@ -106,8 +116,8 @@ def state_beside(path: str) -> Path | None:
     for root in [folder, folder.parent] if folder.name.lower() in LOG_FOLDERS else [folder]:
         names = names_in(root)
         steps = [int(name[11:]) for name in names if name.startswith("checkpoint-") and name[11:].isdecimal()]
-        if steps or _STATE in names:
-            return root / f"checkpoint-{max(steps)}" / _STATE if steps else root / _STATE
+        if steps or STATE in names:
+            return root / f"checkpoint-{max(steps)}" / STATE if steps else root / STATE
     return None
 
 
@@ -295,8 +305,8 @@ class Found(NamedTuple):
 
 
 _COMMON_NAMES = frozenset(
-    {"metrics", "training_history", "trainer_log", "logging", "history", "log", "train", "metric", "trainer_state",
-     "progress", "output", "result", "stdout", "events"}
+    {"metrics", "training_history", "train_history", "trainer_log", "logging", "history", "log", "train", "metric",
+     "trainer_state", "progress", "output", "result", "stdout", "events"}
 )  # fmt: skip
 
 

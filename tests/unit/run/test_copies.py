@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from examples import EXPLORES
+from tables import each_row
 
-from rltop.cli.open_session import direct
+from rltop.cli.open_session import direct, read_whole
 from rltop.clock import FakeClock
+from rltop.config import Config
 from rltop.formats.kinds import JSONL
 from rltop.model import RunState
 from rltop.run.discover import Rescanner, awaited, discover
@@ -407,3 +409,45 @@ def test_of_several_runs_in_a_folder_each_has_its_own_log(tmp_path: Path) -> Non
     assert {run.name.raw: (Path(run.copies[0]).name, run.total_steps) for run in found} == {
         "runa": ("a.log", 100), "runb": ("b.log", 101),
     }  # fmt: skip
+
+
+def _as_csv(rows: list[dict[str, float]]) -> str:
+    return "".join(",".join(map(str, row)) + "\n" for row in [rows[0].keys(), *(row.values() for row in rows)])
+
+
+WRITTEN = {
+    "jsonl": lambda rows: "".join(json.dumps(row) + "\n" for row in rows),
+    "csv": _as_csv,
+    "json": json.dumps,
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+@each_row("place", ["step_{:04}", "checkpoint-{}", "checkpoints/global_step_{}", "step_{:04} beside the run's own"])
+def test_what_each_checkpoint_keeps_of_the_history_is_one_run(tmp_path: Path, kind: str, place: str) -> None:
+    shutil.rmtree(tmp_path / "run", ignore_errors=True)
+    rows = [{"step": step, **row} for step, row in enumerate(numbers(1, 240), 1)]
+    folder, _, has_own = place.partition(" ")
+    ends = list(range(8, 241, 8))
+    for end in ends:
+        home = tmp_path / "run" / folder.format(end)
+        home.mkdir(parents=True)
+        begin = end - 8 if has_own else 0
+        (home / f"history.{kind}").write_text(WRITTEN[kind](rows[begin:end]))
+    if has_own:
+        (tmp_path / "run" / f"history.{kind}").write_text(WRITTEN[kind](rows))
+    found = discover([str(tmp_path)])
+    (run,) = found.found
+    assert run.name.raw == "run"
+    assert read_whole(run, Config(), FakeClock()).runs[0].stream.last_step == 240
+    assert len(run.copies) == len(found.passed_over) == len(ends) - (not has_own)
+    again_found = discover([str(tmp_path)], found.seen)
+    assert again_found.found == [run]
+
+
+def test_folders_named_by_a_number_that_keep_other_histories_are_runs_of_their_own(tmp_path: Path) -> None:
+    for at in range(4):
+        for seed, place in enumerate((f"step_{at}", f"step_size_0.{at}", f"iter_{at}")):
+            jsonl(tmp_path / place, numbers(10 * at + seed, 10 + at))
+    names = sorted(run.name.raw for run in discover([str(tmp_path)]).found)
+    assert len(set(names)) == len(names) == 12
