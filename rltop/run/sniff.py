@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Sequence
+from itertools import dropwhile
 from pathlib import Path, PurePath
 
 from rltop.errors import DecodeError
@@ -14,6 +15,7 @@ from rltop.formats.decoder import Codec, Decoder, DecoderOptions, codec_of, conf
 from rltop.formats.kinds import (
     BINARY,
     CONSOLE,
+    CSV,
     JSONL,
     SWANLAB,
     TABLES,
@@ -64,6 +66,9 @@ _TEXTS = regex(
     rb'\s*:\s*["\[{]'
 )
 """What a dataset has in each row; where such rows have no step they are no history."""
+_SAMPLED_ROWS = 64
+"""So many of the first rows of a table are looked at."""
+_WORD, _DIGITS = regex(r"[^\W\d_]{2}"), regex(r"\d+(?:\.\d+)?")
 TRAINING = regex(
     rb"\b(?:train(?:er|ing|_\w+)?|rollouts?|epochs?|rewards?|policy|checkpoints?|grpo|ppo|dpo|kto|sft|rlhf|torchrun)\b",
     re.IGNORECASE,
@@ -174,6 +179,8 @@ def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_a
         others = [known for known in reasons if known not in ("", DIED, _NO_ROWS)]
         why = next(iter(others), f"text without a line of metrics{looked}")
         return kind, next((known for known in ("", DIED) if known in reasons), why)
+    if kind is CSV:
+        return kind, _why_not_table(head, options)
     return kind, "" if kind is not None else "unknown format"
 
 
@@ -192,6 +199,35 @@ def _why_not_console(path: str, data: bytes) -> str:
     if counts.first_stepless:
         return f"its rows have no step ({Label.of(counts.first_stepless)})"
     return f"numbers in no form that is read ({Label.of(counts.first_unread)})" if counts.first_unread else _NO_ROWS
+
+
+def _why_not_table(text: bytes, options: DecoderOptions) -> str:
+    """Why a table without a step is no series: each row has a name of its own, as results of models and samples do."""
+    decoder = CSV.make(options)
+    records = [*decoder.feed(text, 0, 0), *decoder.finish()]
+    if not records or decoder.counts.numbered_rows < len(records):
+        return ""
+    import csv  # noqa: PLC0415 - most files are no tables
+
+    lines = io.StringIO(text.decode("utf-8", "replace").lstrip("\ufeff"), newline="")
+    delimiter = max(",;\t", key=lines.readline().count)
+    lines.seek(0)
+    try:
+        read = csv.reader(dropwhile(lambda line: line.startswith("#"), lines), delimiter=delimiter)
+        header, *rows = [row for row, _ in zip(read, range(_SAMPLED_ROWS), strict=False) if row]
+    except (csv.Error, ValueError):
+        return ""
+    named = [name for name, *cells in zip(header, *rows, strict=False) if _are_names(cells)]
+    if not named or (named[0] not in header[:2] and _has_meaning(records)):
+        return ""
+    return f"a table of one row for each {Label.of(named[0]).raw or 'name'} and no step: results or samples"
+
+
+def _are_names(cells: Sequence[str]) -> bool:
+    """Are they words that differ in more than a number, as those of clocks and checkpoints do not?"""
+    if len(set(cells)) < len(cells) or not all(map(_WORD.search, cells)):
+        return False
+    return len(cells) == 1 or len({_DIGITS.sub("#", cell) for cell in cells}) > 1
 
 
 def _why_not_document(text: bytes, options: DecoderOptions) -> str:

@@ -414,3 +414,26 @@ def test_settings_on_one_line_are_no_run_of_a_folder(tmp_path, name):
     found = discover([str(tmp_path)])
     assert [one.path for one in found.found] == [str(history)]
     assert discover([str(tmp_path / name)]).found, "named, it is what was asked for"
+
+
+@each_row(
+    ("text", "is_run"),
+    [
+        ("model,accuracy,reward\nbase,0.31,0.2\ngrpo,0.52,0.6\n", False),
+        ("# Summary\nmodel;accuracy\nbase;0.31\n", False),
+        ("id,question,answer\n0,What is 3 + 4?,7\n1,How many apples?,4\n", False),
+        ("loss,reward,sample\n0.5,0.1,The answer is 4\n0.4,0.2,It must be five\n", True),
+        ("time,loss\n2026-05-01 10:00:01,0.5\n2026-05-01 10:00:02,0.4\n", True),
+        ("checkpoint,reward\ncheckpoint-100,0.5\ncheckpoint-200,0.6\n", True),
+        ("split,loss\ntrain,0.5\neval,0.6\ntrain,0.4\n", True),
+        ("step,note,loss\n1,first,0.5\n2,second,0.4\n", True),
+        ("model,accuracy\n", True),
+    ],
+)
+def test_a_table_of_one_row_for_each_model_or_sample_is_no_run_of_a_folder(tmp_path, text, is_run):
+    file = tmp_path / "comparison.csv"
+    file.write_text(text)
+    found = discover([str(tmp_path)])
+    assert [each.path for each in found.found] == [str(file)] * is_run
+    assert [path for path, reason in found.passed_over if "one row for each" in reason] == [str(file)] * (not is_run)
+    assert discover([str(file)]).found
