@@ -101,7 +101,7 @@ class SparkData(NamedTuple):
 
 
 def spark_data(
-    buckets: Iterable[Bucket],
+    buckets: Sequence[Bucket],
     window: StepWindow,
     signal: Signal | None = None,
     *,
