@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import orjson
 
 from rltop.formats.decoder import BOM, MEMORY_BYTES, Decoder, conflict_line
-from rltop.formats.jsonl import readable_text, tolerant_loads, whole_number
+from rltop.formats.jsonl import readable_text, tolerant_loads, whole_number, why_no_row
 from rltop.formats.rows import (
     MAX_STEP,
     NAMES,
@@ -374,7 +374,7 @@ class DocumentDecoder(Decoder):
         is_numbered = self._has_no_step(rows)
         for number, row in enumerate(rows):
             if not isinstance(row, dict):
-                self._refuse("entry is not a JSON object")
+                self._refuse(f"entry: {why_no_row(row)}")
                 self._note_row(number, 0)
                 yield None
                 continue
@@ -412,7 +412,7 @@ class DocumentDecoder(Decoder):
                 found = exported.take(unwrapped(row).copy(), self._position)
                 yield from (self._if_new(record, total) for record in found) if found else (None,)
             else:
-                self._refuse("entry is not a JSON object")
+                self._refuse(f"entry: {why_no_row(row)}")
                 yield None
         yield from (self._if_new(record, total) for record in exported.release(is_end=True))
 

@@ -97,6 +97,14 @@ def tolerant_loads(text: bytes) -> tuple[object, int]:
         return patient_loads(text)
 
 
+NAMELESS = "numbers without the name of a metric"
+
+
+def why_no_row(value: object) -> str:
+    is_of_numbers = isinstance(value, list) and value and all(isinstance(each, int | float) for each in value)
+    return NAMELESS if is_of_numbers else "not a JSON object"
+
+
 def object_of(line: bytes) -> dict[str, object] | None:
     """A line as an object, NaN and Infinity in it taken for what they are; None where it is none."""
     try:
@@ -236,7 +244,7 @@ class JsonlDecoder(Decoder):
                 return
         counts.lines += 1
         if type(row) is not dict:
-            self._refuse("not a JSON object")
+            self._refuse(why_no_row(row))
             return
         record = self._record(row, FilePosition(self._generation, start), records)
         if record is not None:

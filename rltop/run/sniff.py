@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from rltop.errors import DecodeError
 from rltop.files import last_bytes, open_regular
 from rltop.formats.decoder import Codec, Decoder, DecoderOptions, codec_of, conflict_line
+from rltop.formats.jsonl import NAMELESS
 from rltop.formats.kinds import (
     BINARY,
     CONSOLE,
@@ -306,7 +307,7 @@ def _lack_of(decoder: Decoder) -> str:
     if decoder.finish():
         return "too few rows without a step to be told from samples"
     if decoder.counts.lines == decoder.counts.bad_lines:
-        return "not JSON lines"
+        return NAMELESS if decoder.counts.first_bad_reason == NAMELESS else "not JSON lines"
     first = Label.of(decoder.counts.first_stepless)
     return f"its rows have no step ({first})" if first.raw else "its rows have no step"
 

@@ -10,6 +10,7 @@ text is one bad line, though what was whole in it is kept. A line that is no met
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -314,6 +315,8 @@ class TableReader:
 
 
 _TREE_LINE = regex(r"(?P<indent> *)(?P<key>[A-Za-z_][^\s:]{0,127}):(?: (?P<value>\S{1,40}))?\s*$")
+_BLOCK = regex(r".{0,200}=== \[[^\[\]]{1,80}\] - METRICS STEP (?P<step>\d{1,15}) ===\s*$")
+"""The title of torchforge's, with a name of a process in it."""
 _FEWEST = 3
 """A tree of fewer numbers is none of metrics."""
 _YAML = {".nan": "nan", ".inf": "inf", "-.inf": "-inf"}
@@ -338,7 +341,7 @@ class TreeReader(RowReader):
         if line is not None:
             self._add(line)
             return None
-        found, title = self.finish(), _TITLE.match(text)
+        found, title = self.finish(), _TITLE.match(text) or _BLOCK.match(text)
         if title is not None:
             self._step, self._start = int(title["step"]), offset
         return found
@@ -430,8 +433,9 @@ class ConsoleDecoder(Decoder):
         """What named a step on the line `_goes_on_from`, and no metric yet."""
         self._goes_on_from: int | None = None
         """The number of the line of a loop that was read last: pairs on the next one belong to it."""
-        self._bar_offset, self._bar_done = 0, 0
+        self._bar_offset, self._bar_done, self._bar_epoch = 0, 0, math.inf
         self._loop, self._loop_unit = LoopSteps(), ""
+        self._drawn: Row = {}
         self._table, self._tree = TableReader(), TreeReader()
         self._rollouts = RolloutSteps()
         self._has_evaluations, self._cut_rows = False, 0
@@ -563,7 +567,7 @@ class ConsoleDecoder(Decoder):
                 continue
             if found.is_of_bar:
                 self._go_on_counting(found)
-            elif found.is_of_loop and not self._number_loop(found):
+            elif found.is_of_loop and (self._is_drawn_again(found, text) or not self._number_loop(found)):
                 continue
             elif found.is_of_loop:
                 self._head, self._goes_on_from = None, None if found.is_over else hit.number
@@ -585,6 +589,12 @@ class ConsoleDecoder(Decoder):
         if self._number_loop(more):
             more.offset = hit.offset
             self._take_row(more, hit.number, records)
+
+    def _is_drawn_again(self, found: LineMetrics, text: str) -> bool:
+        """Is it what a bar that counts epochs alone says when the next one begins: the numbers of the one before?"""
+        told = {key: value for key, value in found.row.items() if key != "epoch"}
+        known, self._drawn = self._drawn, told if "it [" in text else {}
+        return bool(told) and told == known
 
     def _take_head(self, found: LineMetrics, hit: Hit, text: str) -> None:
         if not self._row_count and (len(found.row) > 1 or has_step_and_number(text)):
@@ -732,10 +742,10 @@ class ConsoleDecoder(Decoder):
             self.counts.first_stepless = self.counts.first_unread = ""
 
     def _go_on_counting(self, found: LineMetrics) -> None:
-        done, total = found.step or 0, found.total or 0
-        if done < self._bar_done:
-            self._bar_offset += total
-        self._bar_done = done
+        done, total, epoch = found.step or 0, found.total, number_of(found.row.get("epoch"))
+        if done < self._bar_done or (isinstance(epoch, float) and epoch > self._bar_epoch):
+            self._bar_offset += total or self._bar_done
+        self._bar_done, self._bar_epoch = done, epoch if isinstance(epoch, float) else math.inf
         found.step = self._bar_offset + done
         found.total = None if self._bar_offset else total
 

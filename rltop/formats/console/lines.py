@@ -568,6 +568,11 @@ _DESCRIBED = regex(
 _POSTFIX = regex(
     rf"{_BAR_DONE}\[[\d:?]{{1,12}}<[^\],]{{1,24}}(?:,[^\],=:]{{1,24}})?(?P<pairs>, {{0,4}}[A-Za-z_][^\]]{{1,1023}})\]"
 )
+_ENDLESS = regex(
+    r"(?:^|[\s:])(?P<done>\d{1,12})it \[[\d:?]{1,12},[^\],=:]{1,24}(?P<pairs>, {0,4}[A-Za-z_][^\]]{1,1023})\]"
+)
+"""A bar of nobody knows how many steps."""
+_EPOCH_OF_BAR = regex(r"(?i:epoch)[ :#\[]{1,3}(\d{1,6})(?![\d%.])")
 _BEHIND = regex(rf"{_BAR_DONE}\[[^\]\[]{{1,1024}}\](?P<pairs>[\s|,:-]{{1,4}}[A-Za-z_][^%|]*(?:(?:\||%(?!\|))[^%|]*)*)$")
 _OF_TRAINING = regex(
     r"\s*(?:(?i:train(?:ing)?|epochs?|steps?|episodes?|iter(?:ation)?s?|grpo|ppo|rl)[ :#]{0,2}[\d/ ]{0,12}:?"
@@ -827,15 +832,34 @@ def _read_more(text: str) -> list[LineMetrics]:
 
 def _read_around_bar(text: str) -> list[LineMetrics]:
     """What a progress bar that counts training steps says before its percentage, behind its pace, and behind itself."""
-    if "%|" not in text or len(text) > _MAX_LOOP_CHARS:
+    if len(text) > _MAX_LOOP_CHARS:
         return []
+    if "%|" not in text:
+        return _read_endless(text) if "it [" in text else []
     described = _read_described(text)
     behind = [_read_behind(text, part, is_sure=described is not None) for part in (_POSTFIX, _BEHIND)]
     found = [one for one in (described, *behind) if one is not None]
     for other in found[1:]:
         found[0].row |= other.row
         found[0].is_guess = found[0].is_guess and other.is_guess
+    if found and (epoch := _EPOCH_OF_BAR.search(text)):
+        found[0].row.setdefault("epoch", float(epoch[1]))
     return found[:1]
+
+
+def _read_endless(text: str) -> list[LineMetrics]:
+    """What stands behind the pace of a bar without an end; one that counts nothing is of its epoch."""
+    bars = list(_ENDLESS.finditer(text))
+    if not bars:
+        return []
+    found = LineMetrics(int(bars[-1]["done"]), is_of_loop=True, is_of_bar=True)
+    _Pairs(found.row).read(bars[-1]["pairs"])
+    has_loss = any("loss" in key for key in found.row)
+    if epoch := _EPOCH_OF_BAR.search(text):
+        found.row.setdefault("epoch", float(epoch[1]))
+        if not found.step:
+            found.step, found.is_of_bar, found.unit = int(epoch[1]), False, "epoch"
+    return [found] if has_loss and (found.step or epoch) else []
 
 
 def _read_described(text: str) -> LineMetrics | None:

@@ -86,7 +86,9 @@ _STAMP = regex(b"(?:%b)" % STAMP.encode())
 _STAMPED = regex(b"\n(?:%b)" % STAMP.encode())
 _FRONT = regex(rb"(?:(?:\x1b\[[0-9;]*m|[ \t])*(?:%b)%b)+ ?" % (LAUNCHED.encode(), _COLORS))
 _IN_FRONT = b"(?:%b)?%b" % (_FRONT.pattern, _COLORS)
-_TITLE = regex(_IN_FRONT + rb"[ \t]*Step \d{1,15}[ \t]*(?=\n)")
+_TITLE = regex(
+    _IN_FRONT + rb"(?:[ \t]*Step \d{1,15}[ \t]*|[^\n]{0,200}=== \[[^\[\]\n]{1,80}\] - METRICS STEP \d{1,15} ===)(?=\n)"
+)
 _TREE_LINE = regex(_IN_FRONT + rb" {0,24}[A-Za-z_][^\s:]{0,127}:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)")
 _BLANK = regex(_IN_FRONT + rb"[ \t]*(?=\n)")
 _MOST_OF_TREE, _MOST_BETWEEN = 1024, 8

@@ -195,6 +195,27 @@ def test_a_bar_without_a_pace_loses_no_value():
         assert rows(text) == {7: {"reward": 0.5, "loss": 0.25}}, pace
 
 
+def test_a_bar_that_begins_anew_in_each_epoch_is_counted_on():
+    bar = "\rEpoch {0}: 100%|████| 100/100 [00:05<00:00, 20.1it/s, v_num=0, train_loss=0.{0}5]"
+    text = "".join(bar.format(epoch) for epoch in range(3))
+    assert rows(f"{text}\n") == {
+        100 * (epoch + 1): {"v_num": 0.0, "train_loss": float(f"0.{epoch}5"), "epoch": epoch} for epoch in range(3)
+    }
+    text = "".join(bar.format(0).replace("100%", "9%").replace("100/", f"{at}/") for at in (9, 10))
+    assert rows(f"{text}\n").keys() == {9, 10}
+    assert rows("Epoch: 100%|██| 3/3 [00:05<00:00, loss=0.5]\n") == {3: {"loss": 0.5}}
+
+
+def test_a_bar_without_an_end_counts_its_steps_or_else_its_epochs():
+    bar = "\rEpoch {0}: {1}it [00:0{1}, 3.2it/s, loss=0.{0}{1}, v_num=12]"
+    text = "Epoch 0: 0it [00:00, ?it/s]" + "".join(bar.format(epoch, at) for epoch in (0, 1) for at in (1, 2, 3))
+    found = rows(f"{text}\n")
+    assert {step: row["loss"] for step, row in found.items()} == {1: 0.01, 2: 0.02, 3: 0.03, 4: 0.11, 5: 0.12, 6: 0.13}
+    shown = [f"Epoch {epoch}: : 0it [0{at}:00, ?it/s, loss=0.{at}5, v_num=0]" for epoch, at in ((0, 1), (1, 1), (1, 2))]
+    assert {step: row["loss"] for step, row in rows("\r".join([*shown, "\n"])).items()} == {0: 0.15, 1: 0.25}
+    assert rows("Epoch 0: 0it [00:00, ?it/s]\nDownloading: 7it [00:01, 3.2it/s, size=5]\n") == {}
+
+
 def test_several_values_before_the_bar_and_numbers_behind_it_are_read():
     bar = "{at}%|█▏   | {at}/100 [00:10<01:20,  1.1it/s{inside}]{behind}"
     front = "R=0.5, U=25%: "

@@ -316,6 +316,26 @@ def test_a_grid_is_given_out_when_it_is_drawn_and_one_without_a_title_is_none() 
     assert decode("".join(GRID.format(step=3).splitlines(keepends=True)[3:]))[0] == []
 
 
+FORGE = """\
+[0] [Logging-0/1] 2025-11-15 12:21:09 INFO === [GlobalReduce] - METRICS STEP {step} ===
+  buffer/add/count_episodes_added: 16.0
+  rl_trainer/avg_loss: 0.0{step}5
+  reward/avg: nan
+==============================
+
+[0] [Generator-0/1] 2025-11-15 12:21:09 INFO a/loss: 3.0
+"""
+
+
+@each_row("piece", [65536, 53])
+@each_row("front", ["", "(Controller pid=7) "])
+def test_a_block_below_the_name_of_a_process_and_a_step_is_a_row(front: str, piece: int) -> None:
+    text = "".join(front + line + "\n" for step in (1, 2) for line in FORGE.format(step=step).splitlines())
+    records, _ = decode(text, piece)
+    assert [one.step for one in records] == [1, 2]
+    assert merged(records)[2] == {"buffer/add/count_episodes_added": 16.0, "rl_trainer/avg_loss": 0.025}
+
+
 def test_rows_of_a_table_of_answers_take_no_longer_than_others() -> None:
     def took(cell: str) -> float:
         decoder = ConsoleDecoder()

@@ -392,6 +392,7 @@ def test_of_json_documents_that_are_no_checkpoints_each_is_a_run(tmp_path):
         ("a.jsonl", '{"step": "first", "note": "x"}\n', 'its rows have no step (step "first", note "x")'),
         ("a.jsonl", '{"step": 1, "note": "x"}\n{"step": 2, "note": "y"}\n', "its rows have a step and no number"),
         ("a.jsonl", '{"loss": 1}\n{"loss": 2}\n', "too few rows without a step to be told from samples"),
+        ("rewards.json", "[0.5, 0.25, 0.75]", "numbers without the name of a metric"),
         ("a.log", "hello\nloss 0.5\n", "text without a line of metrics"),
         ("a.log", "step 3 reward 0.5 done\n", "numbers in no form that is read (step 3 reward 0.5 done)"),
         ("a.log", "'reward': '0.6'\n", "its rows have no step (reward; only the step is missing)"),
