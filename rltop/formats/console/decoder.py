@@ -566,7 +566,7 @@ class ConsoleDecoder(Decoder):
                 self._take_validation(found, records)
                 continue
             if found.is_of_bar:
-                self._go_on_counting(found)
+                self._go_on_counting(found, is_again=self._is_drawn_again(found, text))
             elif found.is_of_loop and (self._is_drawn_again(found, text) or not self._number_loop(found)):
                 continue
             elif found.is_of_loop:
@@ -591,9 +591,9 @@ class ConsoleDecoder(Decoder):
             self._take_row(more, hit.number, records)
 
     def _is_drawn_again(self, found: LineMetrics, text: str) -> bool:
-        """Is it what a bar that counts epochs alone says when the next one begins: the numbers of the one before?"""
+        """Are these the numbers that the bar had before, as when it is drawn for an epoch that begins?"""
         told = {key: value for key, value in found.row.items() if key != "epoch"}
-        known, self._drawn = self._drawn, told if "it [" in text else {}
+        known, self._drawn = self._drawn, told if "it [" in text or found.is_of_bar else {}
         return bool(told) and told == known
 
     def _take_head(self, found: LineMetrics, hit: Hit, text: str) -> None:
@@ -741,9 +741,10 @@ class ConsoleDecoder(Decoder):
             self._stepless = self.counts.unread_lines = 0
             self.counts.first_stepless = self.counts.first_unread = ""
 
-    def _go_on_counting(self, found: LineMetrics) -> None:
+    def _go_on_counting(self, found: LineMetrics, *, is_again: bool) -> None:
         done, total, epoch = found.step or 0, found.total, number_of(found.row.get("epoch"))
-        if done < self._bar_done or (isinstance(epoch, float) and epoch > self._bar_epoch):
+        is_next = isinstance(epoch, float) and epoch > self._bar_epoch
+        if done < self._bar_done or (is_next and not (is_again and done == self._bar_done)):
             self._bar_offset += total or self._bar_done
         self._bar_done, self._bar_epoch = done, epoch if isinstance(epoch, float) else math.inf
         found.step = self._bar_offset + done

@@ -203,6 +203,9 @@ def test_a_bar_that_begins_anew_in_each_epoch_is_counted_on():
     }
     text = "".join(bar.format(0).replace("100%", "9%").replace("100/", f"{at}/") for at in (9, 10))
     assert rows(f"{text}\n").keys() == {9, 10}
+    again = bar.format(0) + bar.format(0).replace("Epoch 0", "Epoch 1")
+    text = again + bar.format(1).replace("100%", "9%").replace("100/", "9/") + bar.format(1)
+    assert rows(f"{text}\n").keys() == {100, 109, 200}
     assert rows("Epoch: 100%|██| 3/3 [00:05<00:00, loss=0.5]\n") == {3: {"loss": 0.5}}
 
 
