@@ -126,11 +126,11 @@ def spark_data(
         since: the step from which on the threshold counts; None is the first.
     """
     factor, shift = (signal.scale, signal.shift) if signal is not None else (1.0, 0.0)
-    # Without a finite value a bucket has NaN, and so has its column.
-    rest = [math.nan] * (window.columns - len(buckets))
-    lows = [bucket.low * factor + shift for bucket in buckets] + rest
-    highs = [bucket.high * factor + shift for bucket in buckets] + rest
-    means = [bucket.mean * factor + shift for bucket in buckets] + rest
+    nan = math.nan  # one and the same, so that equal lines are equal
+    rest = [nan] * (window.columns - len(buckets))
+    lows = [one.low * factor + shift if one.count else nan for one in buckets] + rest
+    highs = [one.high * factor + shift if one.count else nan for one in buckets] + rest
+    means = [one.mean * factor + shift if one.count else nan for one in buckets] + rest
     bad = {window.column(step) for step in marks}
     bad.update(i for i, bucket in enumerate(buckets) if bucket.has_nonfinite)
     if factor < 0:
