@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Level, Observation, Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, worst
-from rltop.rules.standing import EXTRA_STAGES, own_time
-from rltop.stats.persistence import NOfMCounter
+from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Detector, EvidenceNames, Finding, State, worst
+from rltop.rules.standing import own_time
 from rltop.stats.rolling import Frozen, Window, median_of
 from rltop.structs import NamedTuple
 from rltop.units import duration, measure_like, number, percent
@@ -283,41 +282,34 @@ class ThroughputDrop(Detector):
         return f"MFU {percent(finding.baseline)} → {percent(finding.value)} since the baseline{fewer}"
 
 
-_RARE = 0.05
 _RAISED = 1.35
-"""Above this multiple of run start a record between the slow ones is not typical: then the level has moved."""
+"""Above this multiple of run start a step is not typical."""
 _SKIPPED = 3
 """Records that the baseline leaves out: compilation and warm-up."""
 _EVALUATIONS = 2
 """So many evaluations in steps of typical length, and none in a longer one: the step does not contain them."""
-_MOST = 0.5
-"""Part of what a slow step adds that lies in its logged stages."""
-_LATE = 1.5
-"""So many periods without a slow step end it."""
-_STALLED_RECORDS = 100
+_MOST, _DUE = 0.5, 0.6
+"""Part of what slow steps add that lies in a stage, and of those due every so many records that are slow."""
+_LATE = 2.5
+"""So many of the longest distance between slow steps without another end it: one of them may not be judged."""
+_SUMMED, _NEWEST = 300, 15
+"""Records, and slow steps among them, over which the time lost is summed up at most."""
+_OVER = 10
+"""Records by which an alert on them has ended."""
+_HELD = 0.5
+"""Part of a line, and of the way to it, at which a level holds: now and then one of few slow steps is not judged."""
 _SEVERAL = 3
 _EVALUATED = ("val_score", "val_loss", "val_acc", "val_best", "val_passk")
 
 
-class _Step(NamedTuple):
-    """A step: its seconds, those of generation, those in stages, and its work in tokens; or the sum of several.
+class _Slow(NamedTuple):
+    """A slow step, and the ordinary ones between it and the slow one before: how many, their seconds, the last."""
 
-    Of a sum `record` is how many they are.
-    """
-
-    record: int
-    step: int
-    seconds: float = 0.0
-    gen: float = 0.0
-    inside: float = 0.0
-    tokens: float | None = None
-
-    def plus(self, other: _Step) -> _Step:
-        seconds, gen, inside = self.seconds + other.seconds, self.gen + other.gen, self.inside + other.inside
-        return self._replace(record=self.record + 1, seconds=seconds, gen=gen, inside=inside)
-
-
-_NONE = _Step(0, 0)
+    seen: Observation
+    seconds: float
+    ordinary: int
+    between: float
+    usual: Observation
 
 
 class SlowNowAndThen(Detector):
@@ -325,44 +317,33 @@ class SlowNowAndThen(Detector):
 
     work = Work()
     start, per_token = Frozen(), Frozen()
-    head: tuple[_Step, ...] = ()
+    head: tuple[tuple[Observation, float, float | None], ...] = ()
     evaluated: tuple[float, ...] = ()
-    unjudged: deque[int] = deque(maxlen=100)
     line = math.inf
-    slow: tuple[tuple[_Step, _Step], ...] = ()
-    stalls: tuple[_Step, ...] = ()
-    between = _NONE
-    found, until = QUIET, 0
-    is_usual = has_rollouts = was_evaluated = is_outside = False
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.often = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
-        self.raised = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
+    slow: tuple[_Slow, ...] = ()
+    ordinary, between, until, found = 0, 0.0, 0, QUIET
+    usual: Observation
+    has_rollouts = was_evaluated = is_outside = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        if "P1" in context.standing:
-            # A block of slow steps is one slowdown.
-            self.often.clear()
-            self.slow = self.stalls = ()
-        values = context.values
+        seen, values = context.observation, context.values
         seconds = values.get("time_step", 0.0)
+        is_over = seen.record > self.until + _OVER
+        if self.slow and (is_over or (self.found is QUIET and "P1" in context.standing)):
+            # The latter: a block of slow steps is one slowdown.
+            self.slow, self.found = (), QUIET
         if self.start.is_final and seconds <= self.line and not self.slow:
             self.work.total = values.get("num_tokens")
             return QUIET if seconds > 0.0 else None
         tokens = self.work.of(values)
         if seconds <= 0.0 or self._is_explained(context, seconds):
-            self.unjudged.append(context.record)
             return None
-        stages = context.observation.stages
-        inside = sum(stages.values()) - sum([stages.get(name, 0.0) for name in EXTRA_STAGES])
-        one = _Step(context.record, context.observation.step, seconds, values.get("time_gen", 0.0), inside, tokens)
         was_known = self.start.value is not None
         if not self.start.is_final:
-            self._learn(one)
+            self._learn(seen, seconds, tokens)
         if was_known:
-            self._take(one)
-        return worst(self._stalled(one), self.found if one.record <= self.until else QUIET, self._count())
+            self._take(seen, seconds, tokens)
+        return QUIET if seen.record > self.until else self.found
 
     def _is_explained(self, context: RuleContext, seconds: float) -> bool:
         """A checkpoint, an evaluation in this step or the one before, by the clock, or a rollout that is used again."""
@@ -386,106 +367,101 @@ class SlowNowAndThen(Detector):
             self.evaluated = (*self.evaluated, seconds)
         return self.is_outside
 
-    def _learn(self, one: _Step) -> None:
-        """The typical step at run start, and the threshold; where several are slow by then it is a matter of cost."""
+    def _learn(self, seen: Observation, seconds: float, tokens: float | None) -> None:
+        """The typical step at run start, and the threshold."""
         start, thresholds = self.start, self.thresholds
         was_known = start.value is not None
-        start.push(one.seconds)
-        if one.tokens:
-            self.per_token.push(one.seconds / one.tokens)
+        start.push(seconds)
+        if tokens:
+            self.per_token.push(seconds / tokens)
         if not was_known:
-            self.head = (*self.head, one)
+            self.head = (*self.head, (seen, seconds, tokens))
         if (base := start.value) is None:
             return
         factor = max(thresholds["warn"], start.factor(thresholds["sigmas"]))
         self.line = base * (max(factor, thresholds["short_warn"]) if base < thresholds["short_s"] else factor)
         if not was_known:
-            self.is_usual = sum(each.seconds > self.line for each in self.head[1:]) > max(1.0, _RARE * len(self.head))
             # Only now is the baseline known: a slow step among the last ones counts, as it would later.
             for each in self.head[_SKIPPED:]:
-                self._take(each)
+                self._take(*each)
 
-    def _take(self, one: _Step) -> None:
-        usual, per_token = self.start.value or 0.0, self.per_token.value or 0.0
-        is_longer = one.seconds <= self.thresholds["per_token"] * per_token * (one.tokens or 0.0)
-        is_slow = one.seconds > self.line and not is_longer
-        self.often.push(is_slow)
-        self.raised.push(not is_slow and _RAISED * usual < one.seconds <= self.line)
-        if not is_slow:
-            self.between = self.between.plus(one)
+    def _take(self, seen: Observation, seconds: float, tokens: float | None) -> None:
+        part, base, factor = 1.0, self.start.value or 1.0, self.thresholds["per_token"]
+        above = self.line / base - 1.0
+        if self.found.level > OK:
+            part, base = _HELD, self.found.extra[1]
+        is_longer = seconds <= (1.0 + part * (factor - 1.0)) * (self.per_token.value or 0.0) * (tokens or 0.0)
+        if seconds <= base * (1.0 + part * above) or is_longer:
+            self.ordinary, self.between, self.usual = self.ordinary + 1, self.between + seconds, seen
             return
-        if one.seconds > self.thresholds["stall"] * usual:
-            self.stalls = (*self.stalls, one)
-        keep = int(self.thresholds["periods"])
-        self.slow = (*self.slow, (one, self.between))[-keep:]
-        self.between = _NONE
-        records = [each.record for each, _ in self.slow]
-        gaps = [after - before for before, after in pairwise(records)] or [1]
-        due, apart = {*range(records[0], one.record + 1, min(gaps))}, max(2, self.thresholds["apart"])
-        self.found = QUIET
-        if len(self.slow) == keep and min(gaps) >= apart and {*records} <= due <= {*records, *self.unjudged}:
-            self.found, self.until = self._periodic(one, min(gaps)), one.record + int(_LATE * max(gaps))
+        if not self.slow or self.ordinary:
+            one = _Slow(seen, seconds, self.ordinary, self.between, self.usual if self.ordinary else seen)
+        else:
+            one = _Slow(seen, seconds, 0, 0.0, self.slow[-1].usual)
+        self.slow = (*[each for each in self.slow if each.seen.record > seen.record - _SUMMED][1 - _NEWEST :], one)
+        self.ordinary, self.between = 0, 0.0
+        # What is told once is judged as a whole, as long as it stands.
+        n = max(_SEVERAL, int(self.thresholds["n"]))
+        ends = [self.slow[begin:] for begin in range(len(self.slow) - n + 1)]
+        found = ((self._judge(end), end) for end in (ends[:1] if self.found.level > OK else ends))
+        self.found, self.slow = next((one for one in found if one[0] is not QUIET), (QUIET, self.slow))
+        apart = [after.seen.record - before.seen.record for before, after in pairwise(self.slow)]
+        self.until = seen.record + (int(_LATE * max(apart)) if self.found.level > OK else _SUMMED)
 
-    def _periodic(self, one: _Step, period: int) -> Finding:
-        """Slow steps that are as far from each other as ever: what they add to the time."""
-        thresholds, between = self.thresholds, self.slow[-1][1]
-        typical = between.seconds / max(between.record, 1)
-        if typical <= 0.0 or (one.gen > 0.5 * one.seconds and between.gen < 0.1 * one.gen):
-            return QUIET  # the others generate nothing: this is the step with the rollout
-        taken = self.slow[1:]
-        mean = sum([each.seconds for each, _ in taken]) / len(taken)
-        share = (mean - typical) * len(taken) / sum([each.seconds + rest.seconds for each, rest in taken])
-        # No checkpoint or evaluation that nobody logs takes its time in a stage of the step.
-        is_inside = one.inside - between.inside / max(between.record, 1) > _MOST * (one.seconds - typical)
-        line = thresholds["inside" if is_inside else "costs"]
-        if share < thresholds["info"]:
+    def _judge(self, slow: tuple[_Slow, ...]) -> Finding:
+        """What slow steps add to the time since the first of them, which is not part of it."""
+        thresholds, (first, *taken), newest = self.thresholds, slow, slow[-1]
+        ordinary, records = sum([one.ordinary for one in taken]), newest.seen.record - first.seen.record
+        if ordinary <= len(taken):
             return QUIET
-        level = WARN if share >= line and typical >= thresholds["short_s"] else INFO
-        steps = (one.step - self.slow[0][0].step) * period / (one.record - self.slow[0][0].record)
-        return Finding(level, mean, typical, None, (share, steps), ("periodic",))
+        typical = sum([one.between for one in taken]) / ordinary
+        # Without the longest: one long pause is not now and then.
+        longest = max(taken, key=lambda one: one.seconds)
+        mean = (sum([one.seconds for one in taken]) - longest.seconds) / (len(taken) - 1)
+        lost = (mean - typical) * len(taken)
+        share = lost / (lost + typical * max(ordinary + len(taken), thresholds["m"]))
+        held = [level for level, name in ((WARN, "costs"), (INFO, "info")) if share >= self._line(level, name)]
+        gen, before = newest.seen.values.get("time_gen", 0.0), newest.usual.values.get("time_gen", 0.0)
+        if not held or (gen > 0.5 * newest.seconds and before < 0.1 * gen):
+            return QUIET  # the latter: the others generate nothing, this is the step with the rollout
+        stage = _stage_of(taken, mean - typical)
+        level = INFO if typical < thresholds["short_s"] or stage in _SYNC else held[0]
+        apart = [after.seen.record - before.seen.record for before, after in pairwise(slow)]
+        least = min(apart)
+        is_periodic = least >= thresholds["apart"] and not any(one % least for one in apart)
+        period = 0.0
+        if is_periodic and len(taken) * least >= _DUE * records:
+            period = (newest.seen.step - first.seen.step) * least / records
+        extra = (mean, typical, float(len(slow)), records + 1.0, period, longest.seconds, float(longest.seen.step))
+        return Finding(level, share, None, thresholds["costs" if level is WARN else "info"], extra, (stage,))
 
-    def _stalled(self, one: _Step) -> Finding:
-        """Steps of a multiple of the usual time, now and then, that together are much of the time of a hundred."""
-        usual, held, least = self.start.value or 0.0, min(one.record, _STALLED_RECORDS), self.thresholds["stall"]
-        known = [each for each in self.stalls if each.record > one.record - held and each.seconds > least * usual]
-        self.stalls = stalls = tuple(known)
-        is_dense = bool(stalls) and len(stalls) > (one.record - stalls[0].record + 1) // _SEVERAL
-        if len(stalls) < _SEVERAL or is_dense or self.raised.is_met:
-            return QUIET
-        # What is always a multiple of a few records apart is a checkpoint or an evaluation that nobody logs.
-        if math.gcd(*[after.record - before.record for before, after in pairwise(stalls)]) >= self.thresholds["apart"]:
-            return QUIET
-        longest, lost = max(stalls, key=lambda each: each.seconds), sum(each.seconds for each in stalls)
-        share = lost / (lost + usual * (held - len(stalls)))
-        if share < self.thresholds["stalled"] or usual < self.thresholds["short_s"]:
-            return QUIET
-        extra = (float(len(stalls)), float(held), share, lost - usual * len(stalls), float(longest.step))
-        return Finding(WARN, longest.seconds, usual, None, extra, ("stalled",))
-
-    def _count(self) -> Finding:
-        """Enough of them, and since the first not so many that the typical step itself is slow."""
-        often = self.often
-        found, newest = often.bits.bit_count(), self.slow[-1][0].seconds if self.slow else 0.0
-        is_typical = self.is_usual or self.raised.is_met or newest <= self.line
-        if found < often.n or found > (often.oldest + 1) // 2 or is_typical:
-            return QUIET
-        return Finding(WARN, newest, self.start.value, self.line, (float(found), float(often.m)))
+    def _line(self, level: Level, name: str) -> float:
+        return self.thresholds[name] * (_HELD if self.found.level >= level else 1.0)
 
     def headline(self, finding: Finding) -> str:
-        base, slow = finding.baseline or 0.0, finding.value
-        if not finding.words:
-            found, held = finding.extra
-            often = f"{found:.0f} of the last {held:.0f} steps ({percent(found / held)})"
-            return f"{often} took about {duration(slow)}, the rest {duration(base)}"
-        if finding.words == ("stalled",):
-            count, held, share, lost, step = finding.extra
-            often = f"{count:.0f} of the last {held:.0f} steps stalled, {percent(share)} of the time"
-            longest = f"up to {duration(slow)}, step {step:,.0f}"
-            return f"{often} ({duration(lost)} lost): {longest}; the rest {duration(base)}"
-        share, period = finding.extra
-        often = f"every {_ordinal(int(period))} step takes {number(slow / base)}×: {percent(share)} of the time"
-        unlogged = "checkpoint" if self.is_outside else "checkpoint or evaluation"
-        return f"{often} ({duration(slow)}, the rest {duration(base)}); no {unlogged} logged there"
+        (stage, *_), (slow, base, count, held, period, longest, step) = finding.words, finding.extra
+        costs = f"{percent(finding.value)} of the time"
+        if period:
+            text = f"every {_ordinal(int(period))} step takes {number(slow / base)}×: {costs} ({duration(slow)}, "
+            text += f"the rest {duration(base)})"
+        else:
+            text = f"{count:.0f} of the last {held:.0f} steps took about {duration(slow)}, the rest {duration(base)}: "
+            text += costs + (f"; up to {duration(longest)}, step {step:,.0f}" if longest > _MUCH_LONGER * slow else "")
+        if stage:
+            return f"{text}; {_SPOKEN.get(stage, stage)} accounts for it"
+        return f"{text}; no {'checkpoint' if self.is_outside else 'checkpoint or evaluation'} logged there"
+
+
+_MUCH_LONGER = 1.5
+
+
+def _stage_of(slow: Sequence[_Slow], added: float) -> str:
+    """The stage in which most of what slow steps add lies; empty where none is known."""
+    found = ("", 0.0)
+    for name in slow[-1].seen.stages:
+        grown = median_of([one.seen.stages.get(name, 0.0) - one.usual.stages.get(name, 0.0) for one in slow])
+        found = max(found, (name, grown), key=lambda one: one[1])
+    return found[0] if found[1] > _MOST * added else ""
 
 
 def _ordinal(count: int) -> str:

@@ -272,13 +272,13 @@ def test_p1_does_not_learn_from_steps_that_are_slow_already() -> None:
 
 
 def test_p16_sees_one_slow_step_in_four() -> None:
-    slow = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r > 60 and r % 4 == 0 else 1.0)  # noqa: E731
+    slow = lambda r: noisy(40.0, 0.05)(r) * (3.0 if r > 60 and r % 4 == 0 else 1.0)  # noqa: E731
     event = first(play(120, time_step=slow), "P16")
     assert event.record <= 76
     assert not alarms(play(120, time_step=slow), "P1")
 
 
-def test_p16_trap_a_run_that_is_so_from_its_start_is_left_alone() -> None:
+def test_p16_every_fifth_step_at_two_and_a_half_times_is_a_note() -> None:
     usual = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r % 5 == 0 else 1.0)  # noqa: E731
     assert alarms(play(200, time_step=usual)) == []
 
@@ -292,13 +292,13 @@ def test_p16_trap_evaluations_and_longer_answers_explain_a_slow_step() -> None:
 
 
 def test_p16_counts_steps_with_an_evaluation_where_the_step_time_does_not_contain_it() -> None:
-    slow = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r > 24 and r % 5 == 0 else 1.0)  # noqa: E731
+    slow = lambda r: noisy(40.0, 0.05)(r) * (3.0 if r > 24 and r % 5 == 0 else 1.0)  # noqa: E731
     engine = play(60, time_step=slow, val_score=lambda r: 0.5 if r % 5 == 0 else None)
     assert first(engine, "P16").record <= 40
 
 
 def test_p16_judges_in_retrospect_the_steps_by_which_it_learned_what_is_usual() -> None:
-    slow = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r in {11, 16, 21} else 1.0)  # noqa: E731
+    slow = lambda r: noisy(40.0, 0.05)(r) * (4.5 if r in {11, 16, 21} else 1.0)  # noqa: E731
     assert first(play(24, time_step=slow), "P16").record == 21
     once = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r in {2, 16, 21} else 1.0)  # noqa: E731
     assert alarms(play(60, time_step=once)) == []
@@ -311,11 +311,11 @@ def test_p16_counts_stalls_that_are_far_apart_by_what_they_cost(seed: int) -> No
     stalled = lambda r: noisy(280.0, 0.1, seed)(r) * (5.0 + 25.0 * (r in at[1:]) if r in at else 1.0)  # noqa: E731
     event = first(play(110, time_step=stalled, reward_mean=learning), "P16")
     assert (event.record, event.level) == (at[2], Level.WARN)
-    assert "steps stalled" in event.message and any(f"step {step};" in event.message for step in at[1:])
-    # The same steps five times as long cost too little; four that are as far apart as ever are nobody's stalls.
+    assert event.message.startswith(f"3 of the last {at[2] - at[0] + 1} steps took about ")
+    # The same steps five times as long cost too little, and one long pause is not now and then.
     assert not alarms(play(110, time_step=lambda r: noisy(280.0, 0.1, seed)(r) * (5.0 if r in at else 1.0)))
-    even = lambda r: noisy(280.0, 0.1, seed)(r) * (9.0 if r % 20 == 0 else 1.0)  # noqa: E731
-    assert not alarms(play(110, time_step=even))
+    once = lambda r: noisy(280.0, 0.1, seed)(r) * (900.0 if r == at[1] else 1.7 if r in at else 1.0)  # noqa: E731
+    assert not alarms(play(110, time_step=once))
     tokens = {"total_tokens": lambda r: 1e5 * stalled(r)}
     assert not alarms(play(110, time_step=stalled, **tokens))
     written = {"time_save": lambda r: 280.0 * 4 if r in at else None}
