@@ -41,6 +41,7 @@ from rltop.formats.decoder import ENDED_S, GONE_S
 from rltop.live.judge import group_in_words, grouped, sentence
 from rltop.model import Label, Level, RunState, is_unsafe
 from rltop.pages.alerts import own_words
+from rltop.pages.header import OVER, lack_of
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
 from rltop.run.discover import Discovery, Rescanner, awaited, is_awaited
 from rltop.run.options import Notifier
@@ -487,7 +488,9 @@ class Vigil:
             words = run.main.state_note
         if announcer.past_events:
             words += f", {units.count(announcer.past_events)} past event{'' if announcer.past_events == 1 else 's'}"
-        if not stream.rows and self._may_judge(run):
+        if lack := "" if stream.rows else Label.of(lack_of(run.counts)).raw:
+            words += f": {lack}"
+        if not stream.rows and self._may_judge(run) and run.state not in OVER:
             words += f"; waits for {units.duration(GONE_S)} (--give-up)"
         elif run.state is RunState.STUCK:
             words += f"; stuck: no record for {units.duration(run.main.age_s or 0.0)}"
@@ -538,6 +541,8 @@ class Vigil:
         settled_s = SETTLED_S if run.main.state is RunState.FINISHED else UNJUDGED_LIVE_S
         has_looked = run.path.raw == STANDARD_INPUT or self._session.has_looked_for_ending(run)
         if state is RunState.FINISHED and has_looked and (age_s is None or age_s >= settled_s):
+            if not run.stream.rows:
+                return "finished", "finished, as its log says, without a record", EXIT_NO_METRICS
             return "finished", "finished", EXIT_OK
         if state is RunState.ENDED and age_s is None:
             return "finished", "end of input", EXIT_OK

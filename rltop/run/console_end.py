@@ -274,7 +274,7 @@ class EndReader:
         self.count, self._see = 0, see
         self._log, self._notify, self._clock = log, notify, clock
         self.worker = Worker("ends of logs")
-        self._seen: dict[int, tuple[Run, int, int]] = {}
+        self._seen: dict[int, tuple[Run, int, int, str]] = {}
         self._written_s: dict[str, tuple[float, float]] = {}
         self._again_s = -math.inf
 
@@ -303,9 +303,9 @@ class EndReader:
         if run.ending is not None and state not in (RunState.DIED, RunState.INTERRUPTED):
             aged = round((age_s or 0.0) / PENDING_S)
         known = self._seen.get(id(run))
-        if known is not None and known == (run, rows, aged):
+        if known is not None and known == (run, rows, aged, run.main.kind_title):
             return None
-        self._seen[id(run)] = run, rows, aged
+        self._seen[id(run)] = run, rows, aged, run.main.kind_title
         newest = [run.stream.row(step) for step in run.stream.steps(last=_STEPS)]
         return silent_run(run, self._log)._replace(newest=newest)
 

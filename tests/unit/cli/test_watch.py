@@ -294,6 +294,25 @@ def test_a_run_that_has_ended_without_a_word_is_waited_for_only_where_somebody_s
         assert (watch.lines[-1]["event"], watch.vigil.exit_code) == ("given up", code)
 
 
+@each_row(
+    ("said", "is_folder", "words", "code"),
+    [
+        ("loading\nTraining finished!\n", True, "finished, as its log says, without a record", 3),
+        ("loading\nloss=0.5 kl=0.25\nTraining finished!\n", False, "no record yet: 1 row has no step (line 2", 3),
+        (TRACEBACK, True, "died: RuntimeError: CUDA out of memory", 4),
+    ],
+)
+def test_a_log_without_rows_ends_the_watch_where_it_says_how_it_ended(
+    tmp_path: Path, said: str, is_folder: bool, words: str, code: int
+) -> None:
+    path = tmp_path / "run" / "train.log"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(said)
+    os.utime(path, (time.time() - 7_000.0,) * 2)
+    ended, out, _ = said_here("watch", str(path.parent if is_folder else path))
+    assert (ended, words in out) == (code, True), out
+
+
 def test_what_the_attempt_before_died_of_ends_no_watch_from_now(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
