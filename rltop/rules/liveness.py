@@ -7,6 +7,7 @@ recordings never ask about silence.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 
@@ -22,6 +23,8 @@ _HELD_GAPS = 512
 _MIN_GAPS = 2
 _HELD_PAUSES = 8
 _USUAL_GAPS = 32
+_HELD_RESTS, _REST = 16, 20.0
+"""So many times what is usual is no step where the run's own clock has begun anew."""
 
 SPEC = NAMED["L4"]
 LIMITS = SPEC.thresholds
@@ -64,9 +67,15 @@ class _Pauses(State):
 
 
 class Liveness(State):
-    """Gaps between records; before a checkpoint `has_saved`, a silence may be the first one, and is no CRIT."""
+    """Gaps between records; before a checkpoint `has_saved`, a silence may be the first one, and is no CRIT.
+
+    Attributes:
+        resumed: steps before which the run has rested, as its clock tells that began anew, though its steps went on.
+    """
 
     has_saved = False
+    resumed: deque[int] = deque(maxlen=_HELD_RESTS)
+    _elapsed_s = -math.inf
     _gaps: deque[float] = deque(maxlen=_HELD_GAPS)
     _last_time_s: float | None = None
     _last_arrived_s: float | None = None
@@ -98,6 +107,11 @@ class Liveness(State):
         if gap is None or gap <= 0.0:
             gap = observation.values.get("time_step")
         values = observation.values
+        elapsed_s = values.get("time_elapsed", self._elapsed_s)
+        if elapsed_s < self._elapsed_s and gap is not None and self.knows_pace and gap > _REST * self._usual_gaps()[0]:
+            self.resumed.append(observation.step)
+            gap = None
+        self._elapsed_s = elapsed_s
         save = values.get("time_save", 0.0)
         is_named = save > 0.0 or values.get("time_eval", 0.0) > 0.0
         if gap is not None and gap > 0.0:

@@ -130,7 +130,7 @@ def silent_run(run: Run, log: str = "") -> Silent:
             back_s -= gap_s
     return Silent(
         run.path.raw, log, stream.rows, stream.last_step, newest_s, slack_s, timed=timed, came_s=came_s,
-        total=stream.total_steps, restarts=stream.restarts,
+        total=stream.total_steps, restarts={*stream.restarts, *([] if rules is None else rules.liveness.resumed)},
         is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
     )  # fmt: skip
 

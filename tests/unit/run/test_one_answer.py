@@ -362,15 +362,16 @@ def test_an_error_after_the_end_takes_nothing_back_and_is_said_everywhere(
         assert said in capsys.readouterr().out
 
 
-@each_row("is_closed", [True, False])
-def test_a_rest_between_two_attempts_is_no_time_that_a_step_may_take(is_closed: bool, tmp_path: Path) -> None:
+@each_row("told", ["closed", "back", "clock"])
+def test_a_rest_between_two_attempts_is_no_time_that_a_step_may_take(told: str, tmp_path: Path) -> None:
     path, clock = tmp_path / "metrics.jsonl", FakeClock(1_787_190_000.0)
-    for first in (1, 11 if is_closed else 8):
-        log = JsonlWriter(path, clock.wall)
-        for step in range(first, first + 10):
+    for first in (1, 28 if told == "back" else 31):
+        log, begun_s = JsonlWriter(path, clock.wall), clock.wall()
+        for step in range(first, first + 30):
             clock.advance(60.0)
-            log.log(step, {"loss": 1.0 / (first + step)})
-        if is_closed and first == 1:
+            own = {"elapsed_s": clock.wall() - begun_s} if told == "clock" else {}
+            log.log(step, {"loss": 1.0 / (first + step), **own})
+        if told == "closed" and first == 1:
             log.close()
         ended_s = clock.wall()
         clock.advance(18_000.0)
