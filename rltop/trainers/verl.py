@@ -64,8 +64,9 @@ _LEARNING = spellings("""
     adv_{mean,max,min,std} | critic/advantages/{}
     return_mean | critic/returns/mean
     success_frac | critic/success_rate/mean
-    reward_component | gdpo/%/mean
-    reward_component_std | gdpo/%/std
+    reward_component | gdpo/%/mean | reward/%/mean
+    reward_component_std | gdpo/%/std | reward/%/std
+    reward_component_{max,min} | reward/%/{}
     val_score | val-core/*/acc/mean@* | val-core/*/reward/mean@* | val-core/*/mean@* | val/test_score/*
     val_best | val-core/*/best@*/mean
     val_turns_{mean,max,min} | val-aux/num_turns/{}
@@ -441,7 +442,11 @@ RLLM: Dialect = replace(
         *(Fingerprint(Algorithm.PPO, all_of=(own,), any_of=_CRITIC, weight=49) for own in _RLLM_OWN),
         Fingerprint(Algorithm.GRPO, any_of=_RLLM_OWN, none_of=_CRITIC, weight=48),
     ),
-    aliases=(*_RLLM_ALIASES, *(alias for alias in DIALECT.aliases if alias.pattern != "reward/*"), *_RLLM_INSTEAD),
+    aliases=(
+        *_RLLM_ALIASES,
+        *(alias for alias in DIALECT.aliases if not alias.pattern.startswith("reward/")),
+        *_RLLM_INSTEAD,
+    ),
     timing=replace(
         _TIMING,
         step_keys=(*_TIMING.step_keys, "time/step"),

@@ -27,6 +27,7 @@ TRINITY_TRAINER = [
     "actor/pg_clipfrac", "actor/grad_norm", "actor/lr", "time/step", "time/train_step", "time/read_experience",
     "sample/task_count", "perf/throughput", "global_seqlen/mean",
 ]  # fmt: skip
+VERL_FORK = [*TRINITY_TRAINER[:8], "timing_s/step", "reward/format/mean"]
 TRINITY_EXPLORER = [
     "rollout/accuracy/mean", "rollout/reward/mean", "rollout/finished_task_count",
     "experience_pipeline/experience_count", "experience_pipeline/group_advantages/reward_mean/mean",
@@ -176,6 +177,7 @@ def metric_of(keys: list[str], key: str) -> set[str]:
         (["reward", "loss", "staleness"], "staleness", {"staleness_mean"}),
         (VERIFIERS, "importance_ratio", {"is_ratio_mean"}),
         (VERIFIERS, "reward/correct_answer", {"reward_component"}),
+        ([*VERL_FORK, "reward/acc/mean"], "reward/format/mean", {"reward_component"}),
         (EASYR1, "actor/pg_clipfrac_higher", {"clip_frac"}),
         ([*RLLM_VERL, "val/math/pass@1"], "val/math/pass@1", {"val_score"}),
         ([*RLLM_VERL, "val/math/pass@8"], "val/math/pass@8", {"val_passk"}),
