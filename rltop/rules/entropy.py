@@ -206,7 +206,3 @@ class Exhausted(Detector):
             return QUIET
         is_stuck = self.flat_for >= self.thresholds["evaluations"] and not context.is_at_top
         return Finding(WARN if is_stuck else INFO, value, None, self.thresholds["info"], (float(self.flat_for),))
-
-    def headline(self, finding: Finding) -> str:
-        stuck = f"; {finding.extra[0]:.0f} evaluations in a row without improvement" if finding.level >= WARN else ""
-        return f"entropy {number(finding.value)} {self.nats}: little exploration left{stuck}"

@@ -113,12 +113,12 @@ class NonFiniteValue(Detector):
         self.null_streaks = {name: self.null_streaks.get(name, 0) + 1 for name in nulls}
         self.loss_like.pass_over(marks, context)
         level = max(levels.values())
-        if level < WARN:
+        logged = [name for name in (*FATAL, *SERIOUS) if name in marks]
+        ranked = [name for name in logged if marks[name] is not NonFinite.NULL or name not in self.unseen]
+        if level < WARN and (self.of_evaluation is not QUIET or "grad_norm" not in ranked):
             return self.of_evaluation
         if self._is_skipped(context, marks):
             return Finding(INFO, 1.0, words=(f"{context.observation.step:,}", "skipped"))
-        logged = [name for name in (*FATAL, *SERIOUS) if name in marks]
-        ranked = [name for name in logged if marks[name] is not NonFinite.NULL or name not in self.unseen]
         ranked += [name for name, one in levels.items() if one >= WARN and name not in ranked]
         words = [f"{name} is {marks[name].word}" for name in ranked]
         found = Finding(level, float(len(marks)), words=(f"{context.observation.step:,}", *words))

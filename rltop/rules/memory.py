@@ -12,7 +12,6 @@ from itertools import pairwise
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding
 from rltop.stats.persistence import BlockTrend
-from rltop.units import number
 
 _RESERVED = ("mem_reserved_gb", "mem_peak_gb", "mem_alloc_gb")
 _PEAKS = 3
@@ -64,8 +63,3 @@ class HostLeak(Detector):
         if 0.0 < thresholds["size_gb"] < last + thresholds["ahead"] * per_record:
             return Finding(CRIT, last, first, thresholds["size_gb"], (per_record,))
         return Finding(WARN, last, first, None, (per_record,)) if trend.growth >= thresholds["warn"] else QUIET
-
-    def headline(self, finding: Finding) -> str:
-        end = f", {number(finding.threshold)} GB available" if finding.threshold is not None else ""
-        moved = f"{number(finding.baseline or 0)} → {number(finding.value)} GB in 100 records"
-        return f"host memory {moved} ({number(finding.extra[0])} GB per record{end})"

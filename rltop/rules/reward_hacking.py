@@ -201,11 +201,6 @@ class SpentOnHack(Detector):
                 return f"reward component {name} stayed at {number(now)}"
         return ""
 
-    def headline(self, finding: Finding) -> str:
-        hack = f"; possible reward hack: {finding.words[0]}" if finding.words[0] else ""
-        before, now = number(finding.baseline or 0), number(finding.value)
-        return f"entropy {before} → {now} {self.nats} while the reward rose{hack}"
-
 
 def _length_spread(values: Mapping[str, float]) -> float | None:
     high, low = values.get("response_len_max"), values.get("response_len_min")

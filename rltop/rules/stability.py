@@ -417,9 +417,9 @@ class LossDiverging(Detector):
         if self.is_logistic is None:
             on_pairs = context.algorithm in ON_PAIRS
             self.is_logistic = on_pairs and abs(value - LN2) < NEAR_LN2
-            self.first = LN2 if self.is_logistic else 0.0 if on_pairs else value
+            self.first = LN2 if self.is_logistic else max(value, LN2) if on_pairs else value
             self.start = self.steepest = self.first
-            self.is_climb = not self.is_logistic
+            self.is_climb = not on_pairs
         if self.first <= 0.0:
             return None
         self.level.push(value)
@@ -433,7 +433,8 @@ class LossDiverging(Detector):
         is_its_cost = value <= self.thresholds["warn"] * math.log1p(math.exp(min(-margin, _MOST_MARGIN)))
         if self.is_logistic and is_its_cost and context.values.get("grad_norm", 0.0) <= _EXPLODED * norm:
             return QUIET  # what preferring the rejected costs: the margin is below 0, which D8 tells
-        return Finding(WARN, usual, self.first, line)
+        began = "chance" if self.is_logistic else "first" if self.first == self.start else "most"
+        return Finding(WARN, usual, self.first, line, words=(began,))
 
     def _note_climb(self, value: float) -> None:
         rise, self.last = value - self.last, value
@@ -446,12 +447,6 @@ class LossDiverging(Detector):
         if value <= _BACK * self.start:
             self.first = max(self.first, self.highest)
         self.highest = max(self.highest, value)
-
-    def headline(self, finding: Finding) -> str:
-        if not self.is_logistic:
-            when = "in the first record" if finding.baseline == self.start else "at most before"
-            return f"loss {number(finding.baseline or 0)} {when} → {number(finding.value)} (median of ten)"
-        return f"loss {number(finding.value)} (median of ten): worse than chance (ln 2 = {number(LN2)})"
 
 
 _STEADY = 1.5

@@ -39,13 +39,7 @@ class GroupStraggler(Detector):
         if value <= held or not (lasts or is_strong):
             return QUIET
         self.since = (self.lasting if lasts else self.strong).began
-        return Finding(WARN, value, base, line, (float(size or 0),))
-
-    def headline(self, finding: Finding) -> str:
-        size = f" for groups of {finding.extra[0]:.0f}" if finding.extra[0] else ""
-        start = f"; baseline {number(finding.baseline)}" if finding.baseline is not None else ""
-        line = f"threshold {number(finding.threshold or 0)}{size}{start}"
-        return f"longest completion {number(finding.value)}× its group's median, mean of groups ({line})"
+        return Finding(WARN, value, base, line, (float(size),) if size else ())
 
 
 class LoneStraggler(Detector):

@@ -17,7 +17,6 @@ from rltop.rules.context import HELD_RECORDS, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, median_of
-from rltop.units import number
 
 _MEDIAN_OF = 5
 _LATELY = 8
@@ -273,7 +272,8 @@ class FarWithoutReward(Detector):
             return QUIET
         has_gained = self._has_gained(context)
         self.since = None if has_gained else _fall_of_reward(context)
-        return Finding(INFO if has_gained else WARN, level, base.value, line)
+        words = () if has_gained or line == thresholds["high"] else ("in vain",)
+        return Finding(INFO if has_gained else WARN, level, base.value, line, words=words)
 
     def _has_gained(self, context: RuleContext) -> bool:
         reward = context.reward
@@ -282,12 +282,6 @@ class FarWithoutReward(Detector):
         # A reward that wanders round that line gains nothing.
         least = (3.0 if self.is_firing else 1.0) * _GAIN * (reward.top - reward.bottom)
         return reward.is_high or reward.usual > self.reward_then + least
-
-    def headline(self, finding: Finding) -> str:
-        start = f" (baseline {number(finding.baseline)})" if finding.baseline is not None else ""
-        is_far = finding.level == INFO or finding.threshold == self.thresholds["high"]
-        what = "" if is_far else "; no reward gain"
-        return f"KL to reference {number(finding.value)} {self.nats}{start}{what}"
 
 
 def _fall_of_reward(context: RuleContext) -> tuple[int, int] | None:

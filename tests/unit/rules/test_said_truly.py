@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 
 import pytest
@@ -48,6 +49,43 @@ def test_a_learning_rate_far_too_high_explodes_a_preference_loss_in_the_first_st
     assert [event.rule for event in alarms(wild)] == ["O5"]
     assert first(wild, "O5").record <= 25
     assert [event.rule for event in alarms(play(120, Algorithm.DPO, grad_norm=noisy(2.0, 0.2), **pairs))] == ["D8"]
+
+
+@pytest.mark.parametrize("start", [0.69, 0.8, 0.95])
+def test_a_preference_loss_explodes_wherever_its_first_batch_lies(start: float) -> None:
+    for top, ramp in ((3.0, 8), (30.0, 4), (100.0, 12)):
+
+        def loss(record: int, top: float = top, ramp: int = ramp) -> float:
+            return noisy(start * (top / start) ** min(1.0, max(0, record - 2) / ramp), 0.03)(record)
+
+        engine = play(40, Algorithm.DPO, loss=loss, dpo_margin=noisy(0.0, 0.05), grad_norm=noisy(4.0))
+        found = first(engine, "O5")
+        assert found.record <= ramp + 8
+        assert found.since_step is not None
+        assert found.since_step <= 2 + ramp
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_losses_of_single_pairs_scatter_and_do_not_explode(seed: int) -> None:
+    dice = random.Random(seed)
+    losses = [min(2.5, max(0.2, 0.65 * math.exp(dice.gauss(-0.2, 0.7)))) for _ in range(120)]
+    assert alarms(play(120, Algorithm.DPO, loss=losses, dpo_margin=noisy(0.05), grad_norm=noisy(4.0)), "O5") == []
+
+
+def test_a_gradient_that_overflows_while_fp16_looks_for_its_scale_is_a_note_and_so_is_a_null() -> None:
+    for marked, kind in (({1, 2, 3}, NonFinite.POS_INF), ({80}, NonFinite.NULL)):
+        engine = Engine(play(1, grad_norm=0.3, loss=0.1).rules.identity)
+        for one in series(100, grad_norm=noisy(0.3), loss=noisy(0.1), lr=1e-6):
+            values = {name: value for name, value in one.values.items() if name != "grad_norm"}
+            is_marked = one.record in marked
+            engine.observe(one._replace(values=values, nonfinite={"grad_norm": kind}) if is_marked else one)
+        told = [(event.rule, event.level, event.step) for event in engine.events if event.state is EventState.FIRING]
+        assert told == [("L1", Level.INFO, min(marked))]
+        assert alarms(engine) == []
+    never = Engine(play(1, grad_norm=0.3, loss=0.1).rules.identity)
+    for one in series(100, loss=noisy(0.1), lr=1e-6):
+        never.observe(one._replace(nonfinite={"grad_norm": NonFinite.NULL}))
+    assert never.events == [], "it has never been a number"
 
 
 def test_a_critic_that_never_explained_anything_has_no_best_to_compare_with() -> None:
