@@ -69,9 +69,10 @@ row (more for rules that wait longer); then shown for \
 {COOLDOWN_RECORDS} records, unless the value is beyond its threshold by the square of the first ratio, and twice \
 as far as ever. What leaves the level of before again within {REMEMBERED_RECORDS} records, and is beyond the rule's \
 line for ten values in a row, is raised again by that alone: a rolling baseline may have learned from what was wrong |
-| the start | the median of records 4 to 33 of the segment (provisional from the tenth of them on); \
-a restart begins a new segment with a new start |
-| baseline | the median of the records before, unless the rule says otherwise |
+| the start | the first values of the segment, five to ten as the rule says; a restart begins a new segment |
+| the baseline | the median of records 4 to 33 of the segment that log the metric (provisional from the tenth of them \
+on), or of up to 50 records before; where an alert names it, the steps that it is of stand beside it. The overview \
+and the page of the metric show that of the alert that stands |
 | warm-up | records before a relative rule can raise an alert; absolute thresholds and NaN count from the first \
 record |
 | INFO | no action needed |

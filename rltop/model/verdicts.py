@@ -243,11 +243,12 @@ class VerdictState(enum.StrEnum):
 
 
 class Evidence(NamedTuple):
-    """One number that a verdict rests on."""
+    """One number that a verdict rests on; `steps`: the first and the last that a baseline is of, where known."""
 
     name: str
     value: float
     unit: Unit = Unit.NONE
+    steps: tuple[int, int] | None = None
 
 
 class Beside(NamedTuple):
@@ -392,9 +393,10 @@ class Verdict(NamedTuple):
         return _is_among(self.rule, self.part, rules)
 
     @property
-    def quoted_baseline(self) -> float | None:
+    def quoted_baseline(self) -> Evidence | None:
         """What it calls the baseline of its metric; None where it compares with something else."""
-        return self.baseline if any(one.name == "baseline" for one in self.evidence) else None
+        found = (one for one in self.evidence if one.name == "baseline" and one.value == self.baseline)
+        return next(found, None)
 
     @property
     def is_active(self) -> bool:

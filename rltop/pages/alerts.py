@@ -24,6 +24,7 @@ from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
+    from rltop.rules.collapse import Story
     from rltop.rules.rule import RuleSpec
 
 
@@ -306,15 +307,19 @@ def build_banner(verdicts: Sequence[Verdict]) -> Banner | None:
 
         found = story(verdict)
         if found is not None:
-            # What is set from outside before what is measured, where both moved at one step.
-            movers = [mover for mover in found.movers if mover.step >= found.onset_step]
-            order = sorted(movers, key=lambda mover: (mover.step, mover.metric != _SET))
-            told = tuple((spoken_title(mover.metric), mover.step) for mover in order)
+            told = movers_of(found)
             return Banner(verdict.rule, found.onset_step, found.last_good_step, found.checkpoint_step, told)
     return None
 
 
-def _moved(movers: Sequence[tuple[str, int]], onset: int) -> str:
+def movers_of(story: Story) -> tuple[tuple[str, int], ...]:
+    """Title and step of what moved from the onset on, what is set from outside before what is measured."""
+    movers = [mover for mover in story.movers if mover.step >= story.onset_step]
+    order = sorted(movers, key=lambda mover: (mover.step, mover.metric != _SET))
+    return tuple((spoken_title(mover.metric), mover.step) for mover in order)
+
+
+def moved_words(movers: Sequence[tuple[str, int]], onset: int) -> str:
     by_step: dict[int, list[str]] = {}
     for title, step in movers:
         by_step.setdefault(step, []).append(Label.of(title).display)
@@ -332,7 +337,9 @@ def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
     for part in (*parts, "no earlier checkpoint logged" if saved is None else f"checkpoint {units.step(saved)}"):
         if cell_width(part) + 3 <= builder.room:
             builder.add(" · ", "crit").add(part, "strong")
-    told = (_moved(banner.movers[:count], banner.onset_step) for count in range(min(len(banner.movers), _NAMED), 0, -1))
+    told = (
+        moved_words(banner.movers[:count], banner.onset_step) for count in range(min(len(banner.movers), _NAMED), 0, -1)
+    )
     moved = next((text for text in told if cell_width(text) + 3 <= builder.room), "")
     if moved:
         builder.add(" · ", "crit").add(moved, "strong")

@@ -11,12 +11,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from rltop import structs, units
 from rltop.model import Label, Signal, Verdict
+from rltop.pages.alerts import moved_words, movers_of
 from rltop.pages.chart_axes import Marker, add_rail, paint_marker_legend, read_markers
 from rltop.pages.header import end_of
-from rltop.pages.signals import cadence_of, catalogue_title, generic_signal, signal_of, whole_of
+from rltop.pages.signals import cadence_of, catalogue_title, generic_signal, rate_jumped, signal_of, whole_of
 from rltop.rows.glyphs import UNICODE, Glyphs, cell_width
 from rltop.rows.rows import Line, Piece, Row, RowBuilder, Target, TargetKind, text_rows, wrap
 from rltop.rows.sparkline import SparkData, StepWindow, spark_data, sparkline
@@ -25,7 +27,12 @@ from rltop.rules.diagnosis import Fact, Link, chain_of, links_of, symptom_of
 from rltop.run.snapshot import Snapshot
 from rltop.stats.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
 from rltop.store.series import Stretch
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, late
+
+if TYPE_CHECKING:
+    from rltop.rules.collapse import Story
+
+story = late("rltop.rules.collapse", "story")
 
 LEAST_CELLS = 14
 """Below this a line says nothing on either side."""
@@ -191,6 +198,8 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
     reader = _ValueReader(snapshot, verdict.since_step, frame_around(snapshot, verdict.since_step, cells))
     chain = chain_of(verdict.said_by, verdict.family)
     reader.knows_decay = chain is not None and chain.name == "stuck"
+    told = story(verdict) if verdict.family == "collapse" else None
+    reader.dated = {} if told is None else {mover.metric: mover.step for mover in told.movers}
     subject = _subject(snapshot, verdict, reader)
     links: list[ChainLink] = []
     missing: list[str] = []
@@ -202,6 +211,7 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
         elif link.fact is None:
             missing.append(catalogue_title(link.metrics[0]))
     first = _first(subject, links)
+    conclusion = _conclusion(subject, links, verdict) if told is None else _told(told, links)
     return ChainView(
         symptom=symptom_of(verdict),
         onset=verdict.since_step,
@@ -209,7 +219,7 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
         links=tuple(links),
         missing=tuple(missing),
         first=first,
-        conclusion=_conclusion(subject, links, verdict),
+        conclusion=conclusion,
         frame=reader.frame,
         markers=_markers(snapshot, reader.frame, verdict),
     )
@@ -232,7 +242,7 @@ def _subject(snapshot: Snapshot, verdict: Verdict, reader: _ValueReader) -> Chai
     if own is None:
         return None
     found = reader.link_of(own, _title(own, len(signals)), "")
-    if found.records is None or found.records <= 0:
+    if found.records is None or found.records <= 0 or reader.dated:
         return found
     # What an alert speaks of had left its range by its onset, however late that is clear.
     return replace(found, moved=structs.replace(found.moved, step=verdict.since_step), records=0)
@@ -249,6 +259,7 @@ class _ValueReader:
         self._columns: Mapping[str, int] = {key: i for i, key in enumerate(snapshot.stream.keys)}
         self._steps: Sequence[int] = snapshot.stream.steps()
         self.knows_decay = True
+        self.dated: Mapping[str, int] = {}
 
     def metric(self, link: Link) -> ChainLink | None:
         identity = self.snapshot.identity
@@ -309,6 +320,8 @@ class _ValueReader:
 
     def link_of(self, signal: Signal, title: str, question: str, *, has_line: bool = True) -> ChainLink:
         moved = self._movement(signal)
+        if (began := self.dated.get(signal.metric.name)) is not None:
+            moved = structs.replace(moved, step=began, is_drift=False)
         found = ChainLink(title, question, signal, moved, None if moved.step is None else self.records_to(moved.step))
         return self._with_line(found) if has_line else found
 
@@ -326,7 +339,9 @@ class _ValueReader:
             steps, values = self.snapshot.stream.series(signal.key)
         marks = [mark.step for mark in self.snapshot.stream.marks(signal.key) if self._is_near(mark.step)]
         moved = movement(steps, values, self.onset, marks, until=self.snapshot.at_step, whole=whole_of(signal))
-        if signal.metric.name in _SET and not self.knows_decay and moved.after < moved.before:
+        has_moved = moved.step is not None or moved.is_drift
+        is_set = signal.metric.name in _SET and not self.knows_decay
+        if has_moved and is_set and not rate_jumped(self.snapshot, self.onset):
             # A schedule that decays explains what learns no more, and nothing else.
             moved = Movement(None, moved.before)
         return structs.replace(
@@ -395,6 +410,18 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], verdict: 
     if drifting:
         text += f"; {_listed(drifting)} {'was' if len(drifting) == 1 else 'were'} already drifting"
     return f"{text}. Order alone is not proof of cause" if any(gap < -TOGETHER_RECORDS for gap, *_ in gaps) else text
+
+
+def _told(told: Story, links: Sequence[ChainLink]) -> str:
+    """In which order the rules saw a collapse, as its headline has it, and what else had clearly moved before."""
+    text = moved_words(movers_of(told), told.onset_step)
+    early = [
+        f"{_quoted(link.title)} {units.counted(-link.records, 'record')}"
+        for link in links
+        if link.records is not None and link.records < -TOGETHER_RECORDS and _is_clear(link)
+    ]
+    text += f"; before the onset {', '.join(early)}" if early else ""
+    return f"{text}. Order alone is not proof of cause" if early or len(told.movers) > 1 else text
 
 
 def _faint(links: Sequence[ChainLink]) -> str:

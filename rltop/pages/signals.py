@@ -7,6 +7,7 @@ by the signal's scale and shift here and nowhere else in the views.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise, takewhile
@@ -15,7 +16,7 @@ from rltop import units
 from rltop.catalog.dialect import Identity
 from rltop.catalog.families import Family, Member, place_of
 from rltop.catalog.metrics import CATALOG, Range, guessed
-from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict
+from rltop.model import Direction, Evidence, Label, Level, Metric, Signal, Unit, Verdict
 from rltop.model.keys import split_key
 from rltop.regex import regex
 from rltop.rows.sparkline import SparkData, anchored_window, spark_data
@@ -151,6 +152,12 @@ def steps_text(steps: tuple[int, int]) -> str:
     return f"step {units.step(first)}" if first == last else f"steps {units.step(first)}–{units.step(last)}"
 
 
+def evidence_value(one: Evidence) -> str:
+    """The number, and the steps that it is of: `0.21 (steps 12–41)`."""
+    value = units.measure(one.value, one.unit)
+    return value if one.steps is None else f"{value} ({steps_text(one.steps)})"
+
+
 def primary(snapshot: Snapshot, *names: str) -> Signal | None:
     """The signal of the first of the metrics that the run logs."""
     if snapshot.identity is None:
@@ -186,12 +193,12 @@ def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
     first, baseline, steps = snapshot.part.memo.of_start(("beginning", signal.key), read) if at is None else read()
     quoted = _quoted_baseline(snapshot.standing, signal)
     baseline = None if baseline is None else signal.read(baseline)
-    if quoted is not None and quoted != baseline:
-        baseline, steps = quoted, None
+    if quoted is not None and quoted.value != baseline:
+        baseline, steps = quoted.value, quoted.steps
     return Beginning(None if first is None else first._replace(value=signal.read(first.value)), baseline, steps)
 
 
-def _quoted_baseline(verdicts: Sequence[Verdict], signal: Signal) -> float | None:
+def _quoted_baseline(verdicts: Sequence[Verdict], signal: Signal) -> Evidence | None:
     for verdict in verdicts:
         is_own = verdict.key == signal.key or (not verdict.key and verdict.metric == signal.metric.name)
         if is_own and verdict.is_active and not verdict.stream and verdict.quoted_baseline is not None:
@@ -334,6 +341,26 @@ def history_of(snapshot: Snapshot, signal: Signal, last: int | None = None) -> l
     steps, values = snapshot.stream.series(signal.key, last if at is None else None)
     pairs = zip(steps, values, strict=True)
     return [(step, signal.read(raw)) for step, raw in pairs if math.isfinite(raw) and (at is None or step <= at)]
+
+
+_RATE_BEFORE, _RATE_AFTER = 20, 5
+_OFF_SCHEDULE, _LEAST_CHANGE = 3.0, 0.05
+
+
+def rate_jumped(snapshot: Snapshot, step: int) -> bool:
+    """Did the learning rate rise about a step, and not as in a warm-up? Unknown counts as yes."""
+    signal = primary(snapshot, "lr")
+    history = [] if signal is None else history_of(snapshot, signal)
+    at = bisect_left(history, (step,))
+    held = [value for _, value in history[max(0, at - _RATE_BEFORE) : at + _RATE_AFTER]]
+    sizes = [after - before for before, after in pairwise(held)]
+    if len(sizes) < 2:
+        return True
+    beside = zip(held, sizes, [0.0, *sizes[:-1]], [*sizes[1:], 0.0], strict=False)
+    return any(
+        size > max(_LEAST_CHANGE * rate, _OFF_SCHEDULE * before, _OFF_SCHEDULE * after)
+        for rate, size, before, after in beside
+    )
 
 
 def lately(snapshot: Snapshot, signal: Signal, count: int) -> list[float]:

@@ -18,7 +18,7 @@ from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.key_metrics import MetricRow, change_cell, row_sign, value_cell
 from rltop.pages.metric import read_statistics
 from rltop.pages.page import Acknowledge, Ask, Effect, Moment, Open, Page, Push, Redraw, Say, SetRule
-from rltop.pages.signals import catalogue_title, read_signal, signal_of
+from rltop.pages.signals import catalogue_title, evidence_value, rate_jumped, read_signal, signal_of
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import (
@@ -46,6 +46,8 @@ from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple, Struct, replace
 
 _LABEL = 11
+_RATE = "a learning-rate change"
+"""What rules call this cause."""
 _COPIED_WIDTH = 100
 
 
@@ -59,6 +61,7 @@ class VerdictView(Struct):
         events: what happened with this rule, newest first.
         stream: the stream of the run that it is about; "" is the main one.
         thresholds: those of the rule, or of the part that speaks, in words.
+        causes: likely ones, but for a change of the learning rate where it only decays or warms up.
     """
 
     verdict: Verdict | None
@@ -71,6 +74,7 @@ class VerdictView(Struct):
     is_muted: bool = False
     is_acknowledged: bool = False
     thresholds: str = ""
+    causes: tuple[str, ...] = ()
 
 
 def rule_titles() -> list[tuple[str, str]]:
@@ -99,7 +103,10 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
     chain = build_chain(snapshot, verdict, line_cells(width))
     records = _records(snapshot, verdict) if snapshot.at_step is None else None
     is_quiet = verdict in snapshot.set_aside and not empty.is_muted
-    return replace(empty, is_acknowledged=is_quiet, records=records, chain=chain)
+    causes = words_of(verdict.said_by).causes
+    if _RATE in causes and not rate_jumped(snapshot, verdict.since_step):
+        causes = tuple(one for one in causes if one != _RATE)
+    return replace(empty, is_acknowledged=is_quiet, records=records, chain=chain, causes=causes)
 
 
 def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
@@ -133,11 +140,10 @@ def paint_verdict(view: VerdictView, width: int, glyphs: Glyphs, keys: KeyNames 
     rows += _paint_rule(view, verdict.said_by, width, glyphs)
     if verdict.also:
         rows += _paragraph("also", ", ".join(one.words for one in verdict.also), width, glyphs)
-    words = words_of(verdict.said_by)
-    rows += _paragraph("why", words.why, width, glyphs)
+    rows += _paragraph("why", words_of(verdict.said_by).why, width, glyphs)
     if view.chain is not None:
         rows += [*paint_chain(view.chain, width, glyphs), Row(())]
-    for i, cause in enumerate(words.causes):
+    for i, cause in enumerate(view.causes):
         rows += _paragraph("causes" if i == 0 else "", f"{i + 1}  {cause}", width, glyphs)
     return [*rows, *_paint_events(view, width, glyphs)]
 
@@ -188,7 +194,7 @@ def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Gly
         # What stands beside the key itself does not name it once more.
         is_own = not i and one.name == key
         name = "" if is_own else f"{Label.of(one.name if i else one.name.removeprefix(f'{key}, '))} "
-        value = units.measure(one.value, one.unit)
+        value = evidence_value(one)
         if builder.room < len(name) + len(value) + 4:
             rows.append(builder.row())
             builder = RowBuilder(width, glyphs).add(" ").left("", _LABEL)
@@ -346,7 +352,7 @@ class RuleMenuPage(Page):
         signals = {} if snapshot.identity is None else snapshot.identity.signals
         key = key or next((signals[name][0].key for name in self._spec.metrics if signals.get(name)), "")
         if verdict is not None and verdict.evidence:
-            yield "alert", "   ".join(f"{one.name} {units.measure(one.value, one.unit)}" for one in verdict.evidence)
+            yield "alert", "   ".join(f"{one.name} {evidence_value(one)}" for one in verdict.evidence)
         if key and key in snapshot.stream.keys:
             reading = read_signal(snapshot, signal_of(snapshot, key), 0)
             found = {one.name: one for one in read_statistics(snapshot, reading)}

@@ -288,7 +288,13 @@ def verdict_document(verdict: Verdict) -> Document:
         "since_record": verdict.since_record,
         "headline": verdict.headline,
         "evidence": [
-            {"name": one.name, "value": finite(one.value), "unit": one.unit.value} for one in verdict.evidence
+            {
+                "name": one.name,
+                "value": finite(one.value),
+                "unit": one.unit.value,
+                **({} if one.steps is None else {"steps": list(one.steps)}),
+            }
+            for one in verdict.evidence
         ],
         "next": list(words_of(verdict.said_by).next),
         "settled": None

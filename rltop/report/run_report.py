@@ -461,7 +461,7 @@ def _alert(snapshot: Snapshot, verdict: Verdict, *, has_charts: bool) -> AlertRe
         evidence=evidence_words(verdict.evidence, verdict.key or ""),
         why=words.why,
         began="" if began is None else began.words,
-        causes=words.causes,
+        causes=view.causes,
         conclusion="" if chain is None else chain.conclusion,
         chain=Grid() if chain is None else grid_of(chain_table(chain, _TABLE_CELLS, UNICODE)),
         missing=() if chain is None else chain.missing,

@@ -22,7 +22,7 @@ from rltop.pages.header import (
     paint_layout,
     paint_streams,
 )
-from rltop.pages.signals import primary
+from rltop.pages.signals import evidence_value, primary, rate_jumped
 from rltop.report.document import events_since
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set
 from rltop.rows.rows import Row, RowBuilder, text_row, text_rows, wrap
@@ -205,7 +205,7 @@ def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs
 
 def evidence_words(evidence: Iterable[Evidence], key: str = "") -> str:
     """The numbers by name; `key` stands before them already."""
-    words = ", ".join(f"{one.name} {units.measure(one.value, one.unit)}" for one in evidence)
+    words = ", ".join(f"{one.name} {evidence_value(one)}" for one in evidence)
     return words.removeprefix(f"{key}, ").removeprefix(f"{key} ")
 
 
@@ -221,6 +221,6 @@ def _logged(snapshot: Snapshot, verdict: Verdict) -> list[str]:
     lines = []
     for step in next_steps(verdict):
         signal = primary(snapshot, step.metric)
-        if signal is not None:
+        if signal is not None and (step.metric != "lr" or rate_jumped(snapshot, verdict.since_step)):
             lines.append(signal.key + (f": {step.reason}" if step.reason else ""))
     return lines

@@ -19,7 +19,7 @@ from rltop.rules import applicability
 from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
 from rltop.rules.registry import PARTS
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, NOfM, RuleSpec, State
-from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, comes_home, is_absolute, quoted, stand
+from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, comes_home, is_absolute, quoted, stand, steps_behind
 from rltop.structs import Cloned, NamedTuple
 
 SHOWN_RECORDS = 20
@@ -145,10 +145,11 @@ class AlertState(Cloned):
         incident: number of the incident that it belongs to; 0 for none.
         standing: where its metric stands, relative to what it was before.
         recovered_step, recovered_record: where it ended; the step is None while it is active.
+        behind: the baseline that it quotes, and the first and the last step of that, where known.
     """
 
     __slots__ = (
-        "_better", "_cool", "_first", "_lasting", "_loud", "_recovered", "_since_crit", "_unmoved", "detect",
+        "_better", "_cool", "_first", "_lasting", "_loud", "_recovered", "_since_crit", "_unmoved", "behind", "detect",
         "detector", "finding", "finding_record", "incident", "is_firing", "is_idle", "level", "recovered_record",
         "recovered_step", "since_record", "since_step", "spec", "standing", "worst",
     )  # fmt: skip
@@ -179,6 +180,7 @@ class AlertState(Cloned):
         self.recovered_record = -1
         self.recovered_step: int | None = None
         self.standing = NOWHERE
+        self.behind: tuple[float | None, tuple[int, int] | None] = (None, None)
 
     def clone(self) -> Self:
         twin = super().clone()
@@ -305,6 +307,8 @@ class AlertState(Cloned):
                 self.since_record, self.since_step = onset or (self.since_record, self.since_step)
                 if onset is not None and isinstance(self.standing, Departure):
                     self.standing.date(context.recent, self.since_record)
+        if (base := quoted(self.detector, finding, self.standing.usual).baseline) != self.behind[0]:
+            self.behind = base, steps_behind(self.detector, self.standing.judged, base, context, self.since_record)
         return self._event(context, state, level, said(self, finding))
 
     def _while_firing(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
@@ -540,7 +544,9 @@ def sentence(state: AlertState, context: RuleContext) -> str:
 
 def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -> Verdict:
     """An alert in words; only meaningful while `is_shown`."""
-    spec, finding = state.spec, quoted(state.detector, state.finding, state.standing.usual)
+    spec, (base, steps) = state.spec, state.behind
+    finding = quoted(state.detector, state.finding, state.standing.usual)
+    finding = finding._replace(steps=steps if finding.baseline == base else None)
     names = spec.evidence if spec.measures else spec.evidence.on(metric)
     stands = VerdictState.SETTLED if state.is_settled else VerdictState.FIRING
     return Verdict(

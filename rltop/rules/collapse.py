@@ -99,7 +99,8 @@ class Collapse(Detector):
         """Where it began: with the oldest active symptom, precursors apart."""
         lead = context.record - int(self.thresholds["lead"])
         told = {family: onset for family, onset in context.onsets.items() if onset.record >= lead}
-        self.moved = tuple(sorted([one for family, one in told.items() if family in {*_SYMPTOM_OF, *_PRECURSORS}]))
+        moved = [told[family] for family in (*_SYMPTOM_OF, *_PRECURSORS) if family in told]
+        self.moved = tuple(sorted(moved, key=lambda onset: onset.record))
         began = min([onset for family, onset in told.items() if family in _SYMPTOM_OF], default=None)
         if self.is_firing or began is None:
             return

@@ -418,6 +418,7 @@ class RuleContext(Cloned):
         raised: rule and level → how many alarms the run has been told of, restarts included.
         homes: number → the level before that an alert has frozen.
         baselines: metric → what it was early in the segment, by the same records as the baseline that pages show.
+        first: the first records of the segment, or of its newest phase: those that baselines are of.
         left: `REWARD` and what is `RESTORED` → where it was before the restart that began this segment, where known.
         staleness_bound: so many versions old a sample may be, by the settings; None where they do not say.
     """
@@ -442,6 +443,7 @@ class RuleContext(Cloned):
         self.alarms: dict[str, int] = {}
         self.onsets: dict[str, Onset] = {}
         self.recent: deque[Observation] = deque(maxlen=HELD_RECORDS)
+        self.first: tuple[Observation, ...] = ()
         self.standing: set[str] = set()
         self.homes: dict[JudgedValue, Home] = {}
         self.baselines = {name: Frozen() for name in BASELINES}
@@ -461,6 +463,8 @@ class RuleContext(Cloned):
         self._evaluations = None
         self.record += 1
         self.recent.append(observation)
+        if len(self.first) < HELD_RECORDS // 2:
+            self.first = (*self.first, observation)
         if "time_save" in values:
             self.checkpoints.note(observation)
         self.reward.observe(values)
@@ -472,7 +476,7 @@ class RuleContext(Cloned):
             # Another task has another range: what the reward was says nothing about what it should be.
             self.reward = RewardTrack(is_of_success=self.algorithm is Algorithm.EMBODIED)
             self.reward.observe(values)
-            self.homes = {}
+            self.homes, self.first = {}, (observation,)
         if self._unlearnt:
             self._learn(values)
         lr, before = values.get("lr"), self.lr

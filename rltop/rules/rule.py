@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm, Event, EventState, Evidence, Level, Observation, Traits, Unit
 from rltop.rules.context import RuleContext
-from rltop.stats.rolling import Frozen
+from rltop.stats.rolling import Frozen, Window
 from rltop.structs import Cloned, NamedTuple, Struct, copied, field, is_copied
 from rltop.units import duration, number, percent
 
@@ -59,6 +59,7 @@ class Finding(NamedTuple):
         threshold: what was crossed, in the unit of `value`, or None.
         extra: further numbers, in an order that the detector knows.
         words: further text, in an order that the detector knows.
+        steps: the first and the last that the baseline is of, where known.
     """
 
     level: Level
@@ -67,6 +68,7 @@ class Finding(NamedTuple):
     threshold: float | None = None
     extra: tuple[float, ...] = ()
     words: tuple[str, ...] = ()
+    steps: tuple[int, int] | None = None
 
 
 _PLAIN = "value"
@@ -97,8 +99,9 @@ class EvidenceNames(NamedTuple):
         return self._replace(**self.cases.get(finding.words[0], {})) if finding.words else self
 
     def of(self, finding: Finding) -> tuple[Evidence, ...]:
-        numbers = ((self.value, finding.value), (self.baseline, finding.baseline), (self.threshold, finding.threshold))
-        found = [Evidence(name, number, self.unit) for name, number in numbers if name and number is not None]
+        base = self.baseline, finding.baseline, None if self.baseline.startswith("best") else finding.steps
+        numbers = ((self.value, finding.value, None), base, (self.threshold, finding.threshold, None))
+        found = [Evidence(name, one, self.unit, steps) for name, one, steps in numbers if name and one is not None]
         further = zip(self.extra, finding.extra, strict=False)
         return (*found, *(Evidence(name, number, unit) for (name, unit), number in further))
 
@@ -150,6 +153,15 @@ class State(Cloned):
             setattr(self, name, copied(value))
 
 
+def medians_of(held: object) -> Iterator[Frozen | Window]:
+    """All that a detector holds, in whatever."""
+    if isinstance(held, (Frozen, Window)):
+        yield held
+    held = vars(held) if isinstance(held, State) else held
+    for one in held.values() if isinstance(held, dict) else held if isinstance(held, list) else ():
+        yield from medians_of(one)
+
+
 class _Shown(float):
     """A number of a headline: `{value}`, `{value:%}`, a duration `{value:s}`, signed `{value:+}`, any of Python's."""
 
@@ -186,8 +198,7 @@ class Detector(State):
     Attributes:
         metric: the first metric of its row.
         text: the headline, as its row says it, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it;
-            {start} is " (0.5 at start)", {was} " (baseline 0.5)", {best} " (best 0.5)" and {usual} "baseline 0.5, ",
-            nothing where there is none.
+            {was} is " (baseline 0.5)", {best} " (best 0.5)" and {usual} "baseline 0.5, ", nothing where there is none.
         texts: headlines of findings that have one of their own: by their first word, by their level, for those with
             `extra` numbers (`more`), and for those without a baseline (`alone`).
         holds: the level at which the rule is raised now, from WARN on, else OK; a detector may hold on to
@@ -243,7 +254,6 @@ class Detector(State):
             value=_Shown(finding.value),
             baseline=_Shown(finding.baseline or 0.0),
             threshold=_Shown(finding.threshold or 0.0),
-            start=_IfKnown(finding.baseline, " ({} at start)"),
             was=_IfKnown(finding.baseline, " (baseline {})"),
             best=_IfKnown(finding.baseline, " (best {})"),
             usual=_IfKnown(finding.baseline, "baseline {}, "),

@@ -16,10 +16,10 @@ from typing import Self
 from rltop.catalog.metrics import CATALOG, spoken_title
 from rltop.model import Level, Observation, Settled, Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import OK, WARN, Detector, Finding, RuleSpec, alike
+from rltop.rules.rule import OK, WARN, Detector, Finding, RuleSpec, alike, medians_of
 from rltop.stats.change import usual_of
 from rltop.stats.persistence import NOfMCounter
-from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, mad_of, median_of
 from rltop.structs import Cloned, NamedTuple
 from rltop.units import measure, measure_like
 
@@ -187,6 +187,24 @@ def healthy(
         return None
     is_ill = base <= line if finding.value < line else base >= line
     return None if is_ill else base
+
+
+def steps_behind(
+    detector: Detector, judged: JudgedValue | None, base: float | None, context: RuleContext, since: int
+) -> tuple[int, int] | None:
+    """The first and the last step of the values whose median a baseline is; None where that is not known.
+
+    Those before the record `since`, of the onset, where they can be.
+    """
+    if judged is None or base is None:
+        return None
+    first, before, newest = (
+        [(one.step, value) for one in rows if (value := judged.read(one)) is not None]
+        for rows in (context.first, [one for one in context.recent if one.record < since], context.recent)
+    )
+    held = (*medians_of(detector), *context.baselines.values())
+    series = ((one, each) for one in held for each in ((first,) if isinstance(one, Frozen) else (before, newest)))
+    return next(((found[0][0], found[-1][0]) for one, each in series if (found := one.behind(base, each))), None)
 
 
 _HOME_SPREADS, _HOME_SHARE = 3.0, 0.25

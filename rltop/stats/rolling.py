@@ -17,6 +17,10 @@ from rltop.structs import Cloned
 MAD_TO_SIGMA = 1.4826
 """Scales a median absolute deviation to the standard deviation of a normal distribution (Rousseeuw & Croux 1993)."""
 
+Stepped = Sequence[tuple[int, float]]
+"""Values with their steps, oldest first."""
+_LATELY = 12
+
 
 def median_of(values: Iterable[float]) -> float:
     """The value in the middle, or the mean of the two that are; there must be one."""
@@ -128,6 +132,12 @@ class Window(Cloned):
     def values(self) -> list[float]:
         return list(self._values)
 
+    def behind(self, base: float, values: Stepped) -> Stepped:
+        """Which of the newest of a series a median of it was of, a moment ago; none where that is of another one."""
+        ends = range(len(values), max(0, len(values) - _LATELY), -1)
+        held = (values[max(0, end - self.size) : end] for end in ends)
+        return next((one for one in held if median_of([value for _, value in one]) == base), ())
+
     @property
     def low(self) -> float:
         """Smallest value held; raises `IndexError` when there is none."""
@@ -165,7 +175,7 @@ class Frozen(Cloned):
         value: the baseline, or None while fewer than `minimum` values were seen.
     """
 
-    __slots__ = ("_held", "_left", "_log_spread", "is_final", "minimum", "size", "value")
+    __slots__ = ("_held", "_left", "_log_spread", "_passed", "_skip", "is_final", "minimum", "size", "value")
 
     def __init__(self, skip: int = 3, size: int = 30, minimum: int = 10) -> None:
         """Begin with nothing seen."""
@@ -173,8 +183,9 @@ class Frozen(Cloned):
         self.minimum = minimum
         self.value: float | None = None
         self.is_final = False
-        self._left = skip
+        self._skip = self._left = skip
         self._held: list[float] = []
+        self._passed = 0
         self._log_spread: float | None = None
 
     def push(self, value: float) -> float | None:
@@ -195,8 +206,15 @@ class Frozen(Cloned):
     def pass_over(self) -> None:
         """Count a value without learning from it: a bad value must not move the baseline."""
         if not self.is_final:
+            self._passed += 1
             self.size = max(self.size - 1, self.minimum)
             self.is_final = len(self._held) >= self.size
+
+    def behind(self, base: float, values: Stepped) -> Stepped:
+        """As of a `Window`; of the whole series, without its newest value too, as that is compared before it counts."""
+        whole = values[self._skip : self._skip + len(self._held) + self._passed]
+        found = (one for one in (whole, whole[:-1]) if one and median_of([value for _, value in one]) == base)
+        return next(found, whole if self._passed and self.value == base else ())
 
     @property
     def spread(self) -> float:

@@ -12,6 +12,8 @@ from tables import each_row
 
 from rltop.model import RunState, Verdict
 from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
+from rltop.pages.verdict import build_verdict
+from rltop.report.text import check_text
 from rltop.rows.glyphs import ASCII, UNICODE, cell_width
 from rltop.rows.rows import Row, TargetKind
 from rltop.run.snapshot import Snapshot
@@ -121,6 +123,37 @@ def test_a_learning_rate_that_decays_is_no_cause() -> None:
     ]  # fmt: skip
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
     assert by_title(chain(run))["learning rate"] is None
+
+
+def test_a_collapse_has_one_order_and_no_cause_that_did_not_move() -> None:
+    dice = random.Random(3)
+
+    def row(step: int, jumps: float) -> dict[str, object]:
+        ill = step >= ONSET + 4
+        return FINGERPRINT | {
+            "step": step,
+            "grad_norm": (40.0 if ONSET <= step < ONSET + 3 else 0.4) * (1 + dice.gauss(0, 0.05)),
+            "reward": 0.05 if ill else 0.2 + step / 400 + dice.gauss(0, 0.02),
+            "entropy": 3.0 if ill else 0.5 + dice.gauss(0, 0.01),
+            "kl": 0.01 if step < ONSET + 1 else 0.03,
+            "learning_rate": 1e-6 * (1 - step / 300) * (jumps if step >= ONSET else 1.0),
+        }
+
+    for jumps in (1.0, 1.8):
+        run = run_of("".join(json.dumps(row(step, jumps)) + "\n" for step in range(1, 241)).encode())
+        view = build_verdict(Snapshot(run), "X1")
+        assert view.verdict is not None
+        assert view.chain is not None
+        assert view.verdict.headline.endswith(": gradient, then reward, entropy")
+        assert f"gradient norm at {ONSET}, then reward, entropy at {ONSET + 4}" in view.chain.conclusion
+        assert "together" not in view.chain.conclusion
+        named = [f"{one.name} {one.value:.0f}" for one in view.verdict.evidence if "from step" in one.name]
+        assert [one for one in named if not one.startswith("lr")] == [
+            f"grad_norm from step {ONSET}", f"reward_mean from step {ONSET + 4}", f"entropy from step {ONSET + 4}"
+        ]  # fmt: skip
+        is_told = jumps > 1.0
+        assert ("a learning-rate change" in view.causes) is is_told
+        assert ("learning_rate:" in check_text(Snapshot(run), width=200)) is is_told
 
 
 def test_a_symptom_does_not_move_after_its_own_onset() -> None:
