@@ -530,10 +530,9 @@ def as_known(snapshot: Snapshot, events: Sequence[Event]) -> Sequence[Event]:
     return [event._replace(is_provisional=False) for event in events]
 
 
-def _sign(one: EventRow, glyphs: Glyphs) -> str:
-    if one.event.state is EventState.RECOVERED:
-        return glyphs.recovered
-    return "" if one.is_over else glyphs.level(one.event.level)
+def event_sign(one: EventRow, glyphs: Glyphs) -> tuple[str, str]:
+    is_recovered = one.event.state is EventState.RECOVERED
+    return glyphs.recovered if is_recovered else glyphs.level(one.event.level), one.role
 
 
 def event_table(
@@ -543,7 +542,7 @@ def event_table(
         event_columns(lines),
         [event_row(event, muted=muted) for event in events],
         target=lambda one: Target(TargetKind.VERDICT, one.event.rule, one.event.step, one.event.stream),
-        sign=lambda one: (_sign(one, glyphs), one.role),
+        sign=lambda one: event_sign(one, glyphs),
     )
 
 

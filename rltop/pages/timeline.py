@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
-from rltop.pages.alerts import WITH_FAMILY, EventRow, as_known, event_columns, event_row
+from rltop.pages.alerts import WITH_FAMILY, as_known, event_columns, event_row, event_sign
 from rltop.pages.page import Effect, ListPage, Moment, Open, Redraw, ShowStep
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Scope
@@ -301,17 +301,13 @@ def _paint_list(
         )
     ]
 
-    def sign(one: EventRow) -> tuple[str, str]:
-        is_recovered = one.event.state is EventState.RECOVERED
-        return glyphs.recovered if is_recovered else glyphs.level(one.event.level), one.role
-
     table = Table(
         event_columns(has_family=width >= WITH_FAMILY),
         listed,
         target=lambda one: Target(TargetKind.EVENT, one.event.rule, one.number),
         sorting=timeline.sorting,
         is_sortable=True,
-        sign=sign,
+        sign=lambda one: event_sign(one, glyphs),
     )
     return paint_table(table, width, glyphs)
 

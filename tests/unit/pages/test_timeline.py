@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from tables import each_row
 
 from rltop.model import Event, EventState, Label, Level
+from rltop.pages.alerts import paint_events
 from rltop.pages.chart_axes import read_markers
 from rltop.pages.timeline import EventFilter, Firing, Timeline, build_timeline, lane_rows, list_rows, paint_timeline
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
@@ -66,6 +69,14 @@ def test_stretches_begin_end_and_keep_their_worst_level() -> None:
 
 def test_the_list_is_newest_first_and_whole() -> None:
     assert build_timeline(Snapshot(run_with(LOG)), EventFilter()).numbers == (5, 4, 3, 2, 1, 0)
+
+
+def test_the_block_of_the_overview_has_the_signs_of_the_page() -> None:
+    def signs(text: str) -> list[tuple[str, str]]:
+        return re.findall(r"^ (.) +(\d+) +[A-Z]", text, re.MULTILINE)
+
+    block = "\n".join("".join(piece.text for piece in row.line) for row in paint_events(LOG[::-1], 120, UNICODE))
+    assert signs(block) == signs(text_of(run_with(LOG))) and ("·", "40") in signs(block)
 
 
 @each_row(
