@@ -127,9 +127,10 @@ def aligned_line(data: SparkData, frame: Frame, glyphs: Glyphs, role: str) -> Li
 def axis_line(frame: Frame, glyphs: Glyphs, role: str) -> Line:
     builder = RowBuilder(frame.cells, glyphs)
     first, step = units.step(frame.first), units.step(frame.step)
-    if frame.left > len(first) + 2:
-        builder.add(first, "dim").add(" ").add(glyphs.rule * (frame.left - builder.column - 1), "rule").add(" ")
-    builder.to(frame.left).add(step, role)
+    at = min(frame.left, max(0, frame.cells - len(step)))
+    if at > len(first) + 2:
+        builder.add(first, "dim").add(" ").add(glyphs.rule * (at - builder.column - 1), "rule").add(" ")
+    builder.to(at).add(step, role)
     rest = frame.cells - builder.column - len(frame.end) - 2
     if rest > 0:
         builder.add(" ").add(glyphs.rule * rest, "rule").add(f" {frame.end}", "dim")

@@ -15,7 +15,17 @@ from rltop.model import Label, Level, RunState
 from rltop.pages.page import Moment, Page
 from rltop.pages.signals import cadence_of
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
-from rltop.rows.rows import Row, RowBuilder, Target, TargetKind, rule_row, signed_rows, text_row, text_rows
+from rltop.rows.rows import (
+    Row,
+    RowBuilder,
+    Target,
+    TargetKind,
+    clip_middle,
+    rule_row,
+    signed_rows,
+    text_row,
+    text_rows,
+)
 from rltop.rows.table import Column, Fit, Table, paint_table
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
@@ -177,12 +187,13 @@ def _paint_sentence(where: Where, now_s: float, width: int, glyphs: Glyphs, *, i
     sign = glyphs.level(level) if level > Level.OK else ""
     words = Label.of(sentence(where, now_s, _coarse)).display
     rows = signed_rows(sign, words, role, width, glyphs, lines=4)
-    source = where.source
-    if source and where.moved_s is not None:
-        source += f", last progress {_ago(where.moved_s, now_s)}"
+    if not where.source:
+        return rows
+    about = "" if where.moved_s is None else f", last progress {_ago(where.moved_s, now_s)}"
     if where.accuracy_s is not None and where.accuracy_s >= 60.0:
-        source += f", times may be off by {units.duration(where.accuracy_s)}"
-    return [*rows, text_row(Label.of(source).display, width, glyphs, "dim")] if source else rows
+        about += f", times may be off by {units.duration(where.accuracy_s)}"
+    source = clip_middle(Label.of(where.source).display, max(8, width - 2 - cell_width(about)))
+    return [*rows, text_row(source + about, width, glyphs, "dim")]
 
 
 def _ago(time_s: float | None, now_s: float) -> str:

@@ -312,9 +312,9 @@ def fill(rows: list[Row], height: int | None) -> list[Row]:
 
 
 def too_small(width: int, height: int, glyphs: Glyphs, least: tuple[int, int]) -> list[Row]:
-    wanted = f"{least[0]}x{least[1]}"
+    wanted = f"{least[0]}×{least[1]}"
     told = f"window too small: {wanted} needed"
-    texts = (f"{told}, {width}x{height} here", told, f"{wanted} needed", wanted, "")
+    texts = (f"{told}, {width}×{height} here", told, f"{wanted} needed", wanted, "")
     text = next(text for text in texts if len(text) <= max(0, width))
     return fill([RowBuilder(max(0, width), glyphs).add(text, "warn").row()], max(0, height))
 

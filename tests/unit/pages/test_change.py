@@ -136,6 +136,13 @@ def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:
     assert "+" in line and "…" not in line
 
 
+def test_the_step_above_the_lines_is_whole_however_large() -> None:
+    run = run_of(verl_lines([(step * 12_345, row) for step, row in verl_rows(200)]))
+    rows = paint_change(build_change(Snapshot(run), width=80), 80, UNICODE)
+    head = next(text for row in rows if " before " in (text := "".join(piece.text for piece in row.line)))
+    assert head.rstrip().endswith(f"{run.stream.last_step:,}") and cell_width(head) <= 80
+
+
 def test_the_page_shows_the_value_of_its_step_beside_the_window_that_is_judged() -> None:
     rows = verl_rows(400)
     for step, row in rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -253,6 +254,8 @@ def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> Non
     assert "Waiting for" in said(Where("running", source="x"))
     assert "last progress" not in text
     assert "last progress 100 s ago" in said(Where("finished", source="x", moved_s=NOW_S - 100.0))
+    named = said(Where("finished", source="/experiments" * 9 + "/train.log", moved_s=NOW_S - 100.0))
+    assert re.search(r" /exp\S+…\S+/train\.log, last progress 100 s ago$", named, re.MULTILINE)
 
 
 def test_where_nothing_changes_the_overview_is_not_painted_anew(tmp_path: Path) -> None:
