@@ -314,6 +314,7 @@ class TimeCursor:
             self._show_window(place.first, place.step, whole)
         elif place.step is not None and not first <= place.step <= newest:
             self.show(max(first, place.step))
+            whole += f" of {self._app.followed.name.display}" if len(self._app.session.runs) > 1 else ""
             tell(f"step {units.step(place.step)} is not in {whole}: the nearest one is shown")
         else:
             self.show(place.step)

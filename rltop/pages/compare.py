@@ -394,7 +394,8 @@ def _paint_settings(
     if len(runs) - len(without) < 2:
         if all(one.snapshot.run.settings is None for one in runs):
             return []
-        beside = "these runs" if len(without) == len(runs) else ", ".join(without)
+        one_or_more = "run" if len(without) == 1 else "runs"
+        beside = "these runs" if len(without) == len(runs) else f"{one_or_more} {', '.join(without)}"
         return [title.add(f"  no settings file found next to {beside}", "dim").row()]
     title.add(f"  {units.counted(len(found), 'setting')}", "value")
     if without:
@@ -562,7 +563,7 @@ class ComparePage(RunsChartPage):
         plot, unit = built
         missing = len(runs) - len(plot.series)
         if missing:
-            head.add(f"   {missing} without it", "dim")
+            head.add(f"   {missing} without it{' in this window' if self.zoom else ''}", "dim")
         at = moment.snapshot.at_step
         if at is not None and self.axis is not Axis.STEP:
             head.add(f"   newest values: step {units.step(at)} is shown by step alone", "warn")

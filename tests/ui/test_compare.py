@@ -274,7 +274,7 @@ async def test_that_only_one_of_the_runs_has_settings_is_said_of_the_others(runs
     app = app_over(*runs)
     async with app.run_test(size=SIZE) as pilot:
         await compare(app, pilot, runs)
-        assert "no settings file found next to 2, 3" in page_text(app)
+        assert "no settings file found next to runs 2, 3" in page_text(app)
 
 
 async def test_the_settings_of_a_run_have_a_page(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,6 +483,10 @@ async def test_the_value_of_a_run_that_ends_early_says_its_step(tmp_path: Path) 
         app.cursor.show(80)
         await pilot.pause()
         assert re.search(r" 1 long [0-9.]+   2 short [0-9.]+ @60   │ step 80", page_text(app))
+        await press(pilot, "colon", *"70-90", "enter")
+        assert "1 without it in this window" in page_text(app)
+        await press(pilot, "0", "colon", *"120", "enter")
+        assert "step 120 is not in 1–100 of long: the nearest one is shown" in status_text(app)
         app.cursor.show(50)
         await pilot.pause()
         assert re.search(r" 2 short [0-9.]+   │ step 50", page_text(app)), "it was still running"
