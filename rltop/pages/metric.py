@@ -396,7 +396,7 @@ def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
     direction = signal.metric.direction
     if signal.metric.name in (*REWARDS, *VALIDATIONS) and direction in (Direction.UP, Direction.DOWN):
         value, steps = ends[direction is Direction.UP]
-        table.append(StatisticRow("best", *units.quantity(value, unit), f"@{steps_text(steps)}", "ok"))
+        table.append(StatisticRow("best", *units.quantity(value, unit), steps_text(steps), "ok"))
     if window is not None:
         table.insert(0, StatisticRow("values", units.count(total), "", _of_steps(window)))
     remark = f"of {units.counted(total, 'value')}" if window is None else _of_steps(window)

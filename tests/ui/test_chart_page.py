@@ -72,7 +72,7 @@ async def test_extremes_carry_their_steps_and_a_reward_its_best_one(run: Path) -
         text = page_text(app)
         assert number(text, "max").endswith("step 120")
         assert number(text, "min").endswith("step 310")
-        assert number(text, "best").endswith("@step 120")
+        assert number(text, "best").endswith("  step 120")
         assert "of 400 values" in number(text, "mean")
         await open_chart(app, pilot, "actor/entropy")
         assert not re.search(r"^ +best ", page_text(app), re.MULTILINE)
