@@ -22,7 +22,8 @@ from rltop.pages.chart import Axis
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Moment, Page
 from rltop.regex import regex
-from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.glyphs import cell_width
+from rltop.rows.rows import Row, Target, TargetKind, clip_middle
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 
@@ -79,7 +80,8 @@ class Takeaway:
             app.run_worker(_give_to_tmux(kept), name="clipboard")
         cut = f" ({units.count(len(kept))} characters of it)" if len(data) > MOST_COPIED else ""
         first = kept.splitlines()[0] if kept else ""
-        app.tell(f"copied {what}{cut}: {first}{' …' if len(kept) > len(first) else ''}")
+        what = clip_middle(f"{what}{cut}", max(24, app.size.width - 14 - cell_width(first)))
+        app.tell(f"copied {what}: {first}{' …' if len(kept) > len(first) else ''}")
 
     def report(self, suffix: str = ".html") -> None:
         """Write what is shown into the current directory, beside what is there: its step, its window, marked runs.

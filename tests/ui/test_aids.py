@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from screens import RECORDED, app_over, ask_palette, page_text, press, screen_of, status_text, until, write_rows
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from rltop.app.app import RltopApp
 from rltop.app.commands import rank
@@ -127,6 +128,13 @@ async def test_a_value_is_copied_with_every_digit_and_a_row_as_it_reads(monkeypa
         await press(pilot, "Y")
         assert "actor/entropy" in texts[-1]
         assert "\n" not in texts[-1]
+        await pilot.resize_terminal(80, 24)
+        long = "val-core/DigitalLearningGmbH/MATH-lighteval/acc/mean@4"
+        assert screen_of(app).board.select(Target(TargetKind.METRIC, long))
+        await press(pilot, "y")
+        assert f"@4 of step 150: {texts[-1]}" in status_text(app), "the value is not what is cut"
+        await press(pilot, "colon")
+        assert "until 24h or 18:30; q" in "\n".join(str(each.placeholder) for each in app.screen.query(Input))
 
 
 async def test_an_alert_is_copied_as_its_sentence_and_its_page_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
