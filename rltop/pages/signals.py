@@ -7,15 +7,16 @@ by the signal's scale and shift here and nowhere else in the views.
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise, takewhile
 
 from rltop import units
 from rltop.catalog.dialect import Identity
 from rltop.catalog.families import Family, Member, place_of
-from rltop.catalog.metrics import CATALOG, Range, guessed
+from rltop.catalog.metrics import CATALOG, Range, guessed, spoken_title
 from rltop.model import Direction, Evidence, Label, Level, Metric, Signal, Unit, Verdict
 from rltop.model.keys import split_key
 from rltop.regex import regex
@@ -152,10 +153,18 @@ def steps_text(steps: tuple[int, int]) -> str:
     return f"step {units.step(first)}" if first == last else f"steps {units.step(first)}–{units.step(last)}"
 
 
-def evidence_value(one: Evidence) -> str:
-    """The number, and the steps that it is of: `0.21 (steps 12–41)`."""
-    value = units.measure(one.value, one.unit)
-    return value if one.steps is None else f"{value} ({steps_text(one.steps)})"
+def evidence_parts(evidence: Iterable[Evidence], key: str | None = None) -> Iterator[tuple[str, str]]:
+    """The numbers of an alert, by name, with the steps that they are of: `0.21 (steps 12–41)`.
+
+    Args:
+        key: stands before them already, and is not named once more.
+    """
+    for one in evidence:
+        name = "" if one.name == key else one.name.removeprefix(f"{key}, ")
+        metric = next(iter(re.findall(r"^\w+", name)), "")
+        value = units.measure(one.value, one.unit)
+        value = value if one.steps is None else f"{value} ({steps_text(one.steps)})"
+        yield Label.of(spoken_title(metric) + name.removeprefix(metric)).display, value
 
 
 def primary(snapshot: Snapshot, *names: str) -> Signal | None:

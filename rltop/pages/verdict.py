@@ -18,8 +18,8 @@ from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.key_metrics import MetricRow, change_cell, row_sign, value_cell
 from rltop.pages.metric import read_statistics
 from rltop.pages.page import Acknowledge, Ask, Effect, Moment, Open, Page, Push, Redraw, Say, SetRule
-from rltop.pages.signals import catalogue_title, evidence_value, rate_jumped, read_signal, signal_of
-from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.pages.signals import catalogue_title, evidence_parts, rate_jumped, read_signal, signal_of
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import (
     Row,
@@ -189,18 +189,14 @@ def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Gly
         builder.add(clip_middle(Label.of(verdict.key).display, max(8, width - 40)), "key", target)
     elif not verdict.evidence:
         return []
-    rows, key = [], verdict.key or ""
-    for i, one in enumerate(verdict.evidence):
-        # What stands beside the key itself does not name it once more.
-        is_own = not i and one.name == key
-        name = "" if is_own else f"{Label.of(one.name if i else one.name.removeprefix(f'{key}, '))} "
-        value = evidence_value(one)
-        if builder.room < len(name) + len(value) + 4:
+    rows = []
+    for i, (name, value) in enumerate(evidence_parts(verdict.evidence, verdict.key)):
+        if builder.room < cell_width(name) + len(value) + 5:
             rows.append(builder.row())
             builder = RowBuilder(width, glyphs).add(" ").left("", _LABEL)
-        elif i or key:
-            builder.add(" " if is_own else "   ")
-        builder.add(name, "dim").add(value, "value")
+        elif i or verdict.key:
+            builder.add("   " if name else " ")
+        builder.add(f"{name} " if name else "", "dim").add(value, "value")
     return [*rows, builder.row()]
 
 
@@ -352,7 +348,7 @@ class RuleMenuPage(Page):
         signals = {} if snapshot.identity is None else snapshot.identity.signals
         key = key or next((signals[name][0].key for name in self._spec.metrics if signals.get(name)), "")
         if verdict is not None and verdict.evidence:
-            yield "alert", "   ".join(f"{one.name} {evidence_value(one)}" for one in verdict.evidence)
+            yield "alert", "   ".join(f"{name} {value}" for name, value in evidence_parts(verdict.evidence))
         if key and key in snapshot.stream.keys:
             reading = read_signal(snapshot, signal_of(snapshot, key), 0)
             found = {one.name: one for one in read_statistics(snapshot, reading)}

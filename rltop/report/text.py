@@ -22,7 +22,7 @@ from rltop.pages.header import (
     paint_layout,
     paint_streams,
 )
-from rltop.pages.signals import evidence_value, primary, rate_jumped
+from rltop.pages.signals import evidence_parts, primary, rate_jumped
 from rltop.report.document import events_since
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set
 from rltop.rows.rows import Row, RowBuilder, text_row, text_rows, wrap
@@ -204,9 +204,7 @@ def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs
 
 
 def evidence_words(evidence: Iterable[Evidence], key: str = "") -> str:
-    """The numbers by name; `key` stands before them already."""
-    words = ", ".join(f"{one.name} {evidence_value(one)}" for one in evidence)
-    return words.removeprefix(f"{key}, ").removeprefix(f"{key} ")
+    return ", ".join(" ".join(filter(None, part)) for part in evidence_parts(evidence, key))
 
 
 def _labelled(label: str, text: str, indent: int, width: int, glyphs: Glyphs) -> list[Row]:

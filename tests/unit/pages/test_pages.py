@@ -486,7 +486,7 @@ def test_the_evidence_of_an_alert_names_its_key_once() -> None:
     for key, name, said in (
         ("actor/grad_norm", "actor/grad_norm", "actor/grad_norm 9.55   baseline 0.9"),
         ("actor/grad_norm", "actor/grad_norm, last 3", "actor/grad_norm   last 3 9.55   baseline 0.9"),
-        ("actor/grad_norm", "grad_norm", "actor/grad_norm   grad_norm 9.55   baseline 0.9"),
+        ("actor/grad_norm", "grad_norm", "actor/grad_norm   gradient norm 9.55   baseline 0.9"),
     ):
         run.verdicts = (a_verdict("O1", key=key, evidence=(Evidence(name, 9.55), noise)),)
         assert f"evidence   {said}" in text_of(paint_verdict(build_verdict(Snapshot(run), "O1"), 120, UNICODE))

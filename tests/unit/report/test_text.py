@@ -110,4 +110,4 @@ def test_the_check_tells_the_facts_that_explain_and_no_routine(run: FakeRun) -> 
 def test_the_key_that_stands_before_the_evidence_is_not_in_it_once_more(name: str, said: str) -> None:
     found = [Evidence(name, 9.55), Evidence("baseline", 0.5)]
     assert evidence_words(found, "grad_norm") == f"{said}, baseline 0.500"
-    assert evidence_words(found) == f"{name} 9.55, baseline 0.500"
+    assert evidence_words(found) == f"{name.replace('grad_norm', 'gradient norm')} 9.55, baseline 0.500"
