@@ -55,8 +55,6 @@ Value = str | int | float | bool | None
 
 
 class ValueType(enum.StrEnum):
-    """What a value must be."""
-
     TEXT = "a string"
     CHOICE = "one of"
     WHOLE = "a whole number"
@@ -100,7 +98,6 @@ class Setting(NamedTuple):
 
 
 def _settings() -> Iterator[Setting]:
-    """The rows of `settings.txt`."""
     for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
         if line and line[0] != "#":
             name, what, default, flag, example, text = line.split(" | ")

@@ -91,8 +91,6 @@ class RltopPalette(CommandPalette):
 
 
 class SetTheme(NamedTuple):
-    """Switch to a theme."""
-
     name: str
 
 
@@ -110,8 +108,6 @@ class OpenIn(NamedTuple):
 
 
 class PaletteEntry(NamedTuple):
-    """Something that has a name."""
-
     text: str
     help: str
     does: Open | SetTheme | KeyAction | OpenIn

@@ -78,8 +78,6 @@ class FilterInput(Input):
 
 
 class PageScreen(Screen[None]):
-    """A page as Textual shows it."""
-
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (DETAIL_CELLS, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-low"), (ROOMY_ROWS, "-roomy")]  # noqa: RUF012
 

@@ -235,7 +235,6 @@ def _add(parser: argparse.ArgumentParser, section: str, *, is_whole: bool) -> No
 
 
 def _told(given: str, metavar: str, said: Mapping[str, str]) -> dict[str, Any]:
-    """What `argparse` is to be told of an option."""
     if given == "flag":
         return {"action": "store_true"}
     read, default = _GIVEN[given], said.get("default")

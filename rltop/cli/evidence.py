@@ -79,8 +79,6 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 class Redactor:
-    """Blanks secrets in texts."""
-
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
@@ -259,7 +257,6 @@ def _versions(path: str, logs: Sequence[str]) -> Iterator[str]:
 
 
 def _end_of(path: str, redactor: Redactor, left_out: Counter[str], *, with_text: bool) -> list[str]:
-    """The last lines of a log."""
     try:
         with open_regular(path) as file:
             data = last_bytes(file, LOG_BYTES)

@@ -29,8 +29,6 @@ _LAST_STANDARD = 2
 
 
 class Looks(TypedDict):
-    """What texts for a terminal are told of it."""
-
     use_color: bool
     is_ascii: bool
 

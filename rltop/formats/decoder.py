@@ -395,8 +395,6 @@ MAGIC_BYTES = 4
 
 
 class Codec(enum.StrEnum):
-    """How a file is compressed."""
-
     GZIP = "gzip"
     BZIP2 = "bzip2"
     ZSTD = "zstd"

@@ -369,7 +369,6 @@ class TelescopeDecoder(Decoder):
         return [record for step in known for record in self._give(step)]
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """Another archive follows."""
         self._wait()
         self._archive = bytearray()
         self._is_taken = False

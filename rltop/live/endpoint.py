@@ -39,8 +39,6 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Address(NamedTuple):
-    """Where to ask."""
-
     scheme: str
     host: str
     port: int
@@ -230,8 +228,6 @@ _WITH_COLON = regex(r"(vllm|sglang)_(?!router)")
 
 
 class MetricsProbe(Probe):
-    """One `/metrics`."""
-
     every_s, patience_s = EVERY_S, ANSWER_S + 1.0
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -343,8 +339,6 @@ def ray_token(environment: Mapping[str, str]) -> str:
 
 
 class RayProbe(Probe):
-    """One cluster."""
-
     every_s, patience_s = RAY_EVERY_S, 2 * ANSWER_S
 
     def __init__(self, endpoint: Endpoint) -> None:

@@ -241,5 +241,4 @@ class Counts(Struct, frozen=False):
 
     @classmethod
     def names(cls) -> Sequence[str]:
-        """Those that count something."""
         return [name for name, about in cls._struct_fields.items() if type(about.default) is int]

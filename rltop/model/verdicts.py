@@ -20,8 +20,6 @@ class Direction(enum.StrEnum):
 
 
 class Unit(enum.StrEnum):
-    """How a value is written."""
-
     NONE = ""
     SECONDS = "s"
     MILLISECONDS = "ms"
@@ -291,8 +289,6 @@ class Incident(NamedTuple):
 
 
 class Action(enum.StrEnum):
-    """What to do about an alarm."""
-
     STOP = "stop"
     GO_BACK = "go back"
     WATCH = "watch"
@@ -479,8 +475,6 @@ class Event(NamedTuple):
 
 
 class RunState(enum.StrEnum):
-    """The state word in the header."""
-
     WAITING = "waiting"
     LOADING = "loading"
     LIVE = "live"

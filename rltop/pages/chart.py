@@ -119,8 +119,6 @@ class PlotMark:
 
 
 class Axis(enum.Enum):
-    """What the x axis of a chart counts."""
-
     STEP = "step"
     TIME = "time since the start"
     TOKENS = "tokens"

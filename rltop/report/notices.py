@@ -22,8 +22,6 @@ _Name = tuple[str, str]
 
 
 class NoticeKind(enum.StrEnum):
-    """What is announced."""
-
     RAISED = "raised"
     ESCALATED = "escalated"
     EASED = "eased"

@@ -69,8 +69,6 @@ _FRESH = frozenset({RunState.LIVE, RunState.QUIET, RunState.STUCK})
 
 
 class Made(NamedTuple):
-    """How a report was made."""
-
     command: str
     version: str
     when: str

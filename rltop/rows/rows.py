@@ -29,8 +29,6 @@ Line = tuple[Piece, ...]
 
 
 class TargetKind(enum.StrEnum):
-    """What Enter can open."""
-
     METRIC = "metric"
     VERDICT = "verdict"
     TIMING = "timing"

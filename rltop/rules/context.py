@@ -437,7 +437,6 @@ class RuleContext(Cloned):
         self._begin()
 
     def _begin(self) -> None:
-        """Begin a segment."""
         self.reward = RewardTrack(is_of_success=self.algorithm is Algorithm.EMBODIED)
         self.phase = PhaseTrack()
         self.alarms: dict[str, int] = {}

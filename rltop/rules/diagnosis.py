@@ -36,8 +36,6 @@ class Link(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What to check for one symptom."""
-
     name: str
     symptom: str
     links: tuple[Link, ...]

@@ -88,7 +88,6 @@ class Liveness(State):
 
     @property
     def gaps_s(self) -> Sequence[float]:
-        """The newest gaps, oldest first."""
         return self._gaps
 
     @property

@@ -263,7 +263,6 @@ class Detector(State):
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """The numbers behind the headline."""
         return names.case(finding).of(finding)
 
     def subject(self, finding: Finding) -> Subject | None:

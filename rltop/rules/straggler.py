@@ -141,7 +141,6 @@ class SequenceImbalance(Detector):
     raw = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Spread over mean."""
         values = context.values
         mean, difference = values.get("seqlen_mean"), values.get("seqlen_minmax_diff")
         if mean is None or mean <= 0.0:

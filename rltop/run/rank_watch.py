@@ -104,8 +104,6 @@ def _bare(key: str) -> str:
 
 
 class RankWatch:
-    """All ranks of one run."""
-
     def __init__(self, options: EngineOptions) -> None:
         self.history = RankHistory()
         self.events: list[Event] = []

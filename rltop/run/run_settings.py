@@ -34,8 +34,6 @@ _HEAD_BYTES = 256 * 1024
 
 
 class SettingsFile(NamedTuple):
-    """A file that was read."""
-
     path: str
     taken: int = 0
     trouble: str = ""

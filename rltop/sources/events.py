@@ -59,8 +59,6 @@ class Reset(NamedTuple):
 
 
 class TailState(enum.StrEnum):
-    """The state of a source."""
-
     WAITING = "waiting"
     """Nothing has been seen yet."""
     READING = "reading"

@@ -62,8 +62,6 @@ def expected_ratio(group_size: int) -> RatioRange:
 
 
 class StragglerKind(enum.StrEnum):
-    """What a straggler reading compares."""
-
     GROUP = "group"
     ROLLOUT = "rollout"
     LENGTH = "length"

@@ -120,8 +120,6 @@ def _trust(role: str) -> int:
 
 
 class _Tree:
-    """Makes the timing tree of one step."""
-
     def __init__(self, step: _SpannedStep) -> None:
         self._workers = step.by_worker
         self._keys = step.keys

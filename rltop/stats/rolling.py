@@ -178,7 +178,6 @@ class Frozen(Cloned):
     __slots__ = ("_held", "_left", "_log_spread", "_passed", "_skip", "is_final", "minimum", "size", "value")
 
     def __init__(self, skip: int = 3, size: int = 30, minimum: int = 10) -> None:
-        """Begin with nothing seen."""
         self.size = size
         self.minimum = minimum
         self.value: float | None = None

@@ -149,7 +149,6 @@ class MarkRegister:
         return True
 
     def remember(self, column: int, mark: Mark) -> None:
-        """Keep the place."""
         known = self._by_column.get(column)
         if known is None:
             known = self._by_column[column] = _KeyMarks()

@@ -25,8 +25,6 @@ from rltop.structs import NamedTuple, replace
 
 
 class _OpenBucket:
-    """A bucket being filled."""
-
     __slots__ = ("approximate", "count", "first", "high", "last", "low", "nonfinite", "total")
 
     def __init__(self) -> None:
