@@ -30,6 +30,7 @@ from rltop.formats.kinds import (
     is_noise,
     kind_of,
 )
+from rltop.formats.rows import number_of
 from rltop.model import Label, Record
 from rltop.model.table_rows import SQLITE_MAGIC, is_job_log, may_be_database
 from rltop.regex import regex
@@ -203,11 +204,13 @@ def _why_not_console(path: str, data: bytes) -> str:
 
 
 def _why_not_table(text: bytes, options: DecoderOptions) -> str:
-    """Why a table without a step is no series: each row has a name of its own, as results of models and samples do."""
+    """Why a table without a step is no series, but results of one model a row, samples, or a text with commas."""
     decoder = CSV.make(options)
     records = [*decoder.feed(text, 0, 0), *decoder.finish()]
     if not records or decoder.counts.numbered_rows < len(records):
         return ""
+    if not any(record.schema.keys for record in records):
+        return "its rows have no number"
     import csv  # noqa: PLC0415 - most files are no tables
 
     lines = io.StringIO(text.decode("utf-8", "replace").lstrip("\ufeff"), newline="")
@@ -218,6 +221,8 @@ def _why_not_table(text: bytes, options: DecoderOptions) -> str:
         header, *rows = [row for row, _ in zip(read, range(_SAMPLED_ROWS), strict=False) if row]
     except (csv.Error, ValueError):
         return ""
+    if any(isinstance(number_of(name.strip()), float) for name in header):
+        return "a table whose first line names no columns"
     named = [name for name, *cells in zip(header, *rows, strict=False) if _are_names(cells)]
     if not named or (named[0] not in header[:2] and _has_meaning(records)):
         return ""

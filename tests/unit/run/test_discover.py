@@ -392,6 +392,8 @@ def test_of_json_documents_that_are_no_checkpoints_each_is_a_run(tmp_path):
         ("a.jsonl", '{"step": "first", "note": "x"}\n', 'its rows have no step (step "first", note "x")'),
         ("a.jsonl", '{"step": 1, "note": "x"}\n{"step": 2, "note": "y"}\n', "its rows have a step and no number"),
         ("a.jsonl", '{"loss": 1}\n{"loss": 2}\n', "too few rows without a step to be told from samples"),
+        ("letter.out", "Dear Sir ,\nI have seen it , and\nI am 8 .\n", "its rows have no number"),
+        ("gpu.log", "1775834205,0, 4\n1775834206,0, 4\n", "a table whose first line names no columns"),
         ("rewards.json", "[0.5, 0.25, 0.75]", "numbers without the name of a metric"),
         ("a.log", "hello\nloss 0.5\n", "text without a line of metrics"),
         ("a.log", "step 3 reward 0.5 done\n", "numbers in no form that is read (step 3 reward 0.5 done)"),
