@@ -476,7 +476,7 @@ def _found_in(document: object) -> str:
 def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
     """The rows of a document, and how many steps the run wants to make."""
     if isinstance(document, list):
-        return _named_series(document) or _flat(document), None
+        return _named_series(document) or _nameless(document) or _flat(document), None
     if not isinstance(document, dict):
         return (), None
     document = _state_in(document)
@@ -772,6 +772,14 @@ def _named_series(listed: list[object]) -> list[Row]:
             return []
         found[name] = lists[0] if lists else each
     return _by_series(found) or _by_points(found)
+
+
+def _nameless(listed: list[object]) -> list[Row]:
+    """Rows of `[[10, 0.5], [20, 0.25], …]`, a curve whose name is that of the file at best."""
+    is_one = len(listed) >= _CURVE_VALUES and all(
+        isinstance(each, list) and each and isinstance(each[-1], float) for each in listed
+    )
+    return _by_points({_Y[1]: listed}) if is_one else []
 
 
 def _by_curve(document: Row) -> list[Row]:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from rltop.errors import DecodeError
 from rltop.files import last_bytes, open_regular
 from rltop.formats.decoder import Codec, Decoder, DecoderOptions, codec_of, conflict_line
-from rltop.formats.jsonl import NAMELESS
+from rltop.formats.jsonl import NAMELESS, object_of, tolerant_loads
 from rltop.formats.kinds import (
     BINARY,
     CONSOLE,
@@ -70,6 +70,8 @@ _TEXTS = regex(
 """What a dataset has in each row; where such rows have no step they are no history."""
 _SAMPLED_ROWS = 64
 """So many of the first rows of a table are looked at."""
+_TEXT_CHARS = 20
+_OF_UPDATES = regex(r"loss|grad_?norm|learning_rate|(?:^|[/_])(?:lr|kl)$", re.IGNORECASE)
 _WORD, _DIGITS = regex(r"[^\W\d_]{2}"), regex(r"\d+(?:\.\d+)?")
 TRAINING = regex(
     rb"\b(?:train(?:er|ing|_\w+)?|rollouts?|epochs?|rewards?|policy|checkpoints?|grpo|ppo|dpo|kto|sft|rlhf|torchrun)\b",
@@ -223,17 +225,36 @@ def _why_not_table(text: bytes, options: DecoderOptions) -> str:
         return ""
     if any(isinstance(number_of(name.strip()), float) for name in header):
         return "a table whose first line names no columns"
-    named = [name for name, *cells in zip(header, *rows, strict=False) if _are_names(cells)]
-    if not named or (named[0] not in header[:2] and _has_meaning(records)):
+    return _why_named([(name, cells) for name, *cells in zip(header, *rows, strict=False)], records)
+
+
+def _why_named(columns: Sequence[tuple[str, Sequence[object]]], records: Sequence[Record]) -> str:
+    """Why rows without a step are those of as many things: each has a name or a text of its own; else empty."""
+    named = [at for at, (_, cells) in enumerate(columns) if _are_names(cells)]
+    if not named or (named[0] > 1 and _is_logged(records, [columns[at][1] for at in named])):
         return ""
-    return f"a table of one row for each {Label.of(named[0]).raw or 'name'} and no step: results or samples"
+    return f"one row for each {Label.of(columns[named[0]][0]).raw or 'name'} and no step: results or samples"
 
 
-def _are_names(cells: Sequence[str]) -> bool:
+def _why_objects(rows: Sequence[object], records: Sequence[Record]) -> str:
+    objects = [row for row in rows if isinstance(row, dict)]
+    keys = list(dict.fromkeys(key for row in objects for key in row))
+    return _why_named([(key, [row.get(key) for row in objects]) for key in keys], records)
+
+
+def _is_logged(records: Sequence[Record], texts: Sequence[Sequence[object]]) -> bool:
+    """Are the rows of a run in spite of the texts in them? Beside long ones, as of samples, only a loss tells so."""
+    if any(len(str(min(cells, key=lambda cell: len(str(cell))))) >= _TEXT_CHARS for cells in texts):
+        return any(_OF_UPDATES.search(key) for record in records for key in record.schema.keys)
+    return _has_meaning(records)
+
+
+def _are_names(cells: Sequence[object]) -> bool:
     """Are they words that differ in more than a number, as those of clocks and checkpoints do not?"""
-    if len(set(cells)) < len(cells) or not all(map(_WORD.search, cells)):
+    words = [cell for cell in cells if isinstance(cell, str) and _WORD.search(cell)]
+    if len(set(words)) < len(cells):
         return False
-    return len(cells) == 1 or len({_DIGITS.sub("#", cell) for cell in cells}) > 1
+    return len(cells) == 1 or len({_DIGITS.sub("#", word) for word in words}) > 1
 
 
 def _why_not_document(text: bytes, options: DecoderOptions) -> str:
@@ -249,6 +270,10 @@ def _why_not_document(text: bytes, options: DecoderOptions) -> str:
         return SAMPLES[2]
     if decoder.counts.numbered_rows and _TEXTS.search(text):
         return "a JSON document of texts"
+    if decoder.counts.numbered_rows == len(records) and text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        rows, _ = tolerant_loads(text)
+        if why := _why_objects(rows[:_SAMPLED_ROWS] if isinstance(rows, list) else [], records):
+            return why
     is_long = len(records) >= _SAMPLE_ROWS and not decoder.counts.numbered_rows
     return "" if is_long or _has_meaning(records) else "a JSON document, not rows of metrics"
 
@@ -297,7 +322,11 @@ def _why_no_rows(lines: Sequence[bytes], options: DecoderOptions) -> str:
         return "its rows have a step and no number"
     if why := _why_no_series(records):
         return why
-    return SAMPLES[2] if decoder.counts.numbered_rows == len(records) and _are_completions(lines) else ""
+    if decoder.counts.numbered_rows < len(records):
+        return ""
+    if _are_completions(lines):
+        return SAMPLES[2]
+    return _why_objects([object_of(line) for line in lines[:_SAMPLED_ROWS]], records)
 
 
 def _why_no_series(records: Sequence[Record]) -> str:

@@ -130,3 +130,7 @@ def test_the_newest_of_stages_however_short_it_still_is(rows, counter):
 
 def test_the_only_series_is_called_as_its_key(rows):
     assert rows({"reward": series(CURVE)})[800] == {"reward": CURVE[-1]}
+
+
+def test_a_list_of_steps_and_numbers_is_a_curve_without_a_name(rows):
+    assert rows([[step, value] for step, value in zip(STEPS, CURVE, strict=True)])[STEPS[-1]] == {"value": CURVE[-1]}

@@ -419,6 +419,28 @@ def test_settings_on_one_line_are_no_run_of_a_folder(tmp_path, name):
     assert discover([str(tmp_path / name)]).found, "named, it is what was asked for"
 
 
+_ANSWERS = [f"They have {word} apples, as four were eaten at noon" for word in ("six", "seven", "no", "two")]
+_ROWS_OF_OBJECTS = [
+    ([{"id": at, "question": text, "answer": at} for at, text in enumerate(_ANSWERS)], False),
+    ([{"level": at, "reward": 0.5, "turns": 2, "output": text} for at, text in enumerate(_ANSWERS)], False),
+    ([{"loss": 0.5, "reward": 0.1, "kl": 0.2, "output": text} for text in _ANSWERS], True),
+    ([{"reward": 0.5, "turns": 2, "length": at, "note": "a b"[at % 2 :]} for at in range(4)], True),
+    ([{"task": text[10:14], "score": 0.5} for text in _ANSWERS], False),
+    ([{"time": f"2026-05-01T10:00:0{at}", "loss": 0.5} for at in range(4)], True),
+    ([{"step": at, "question": text, "loss": 0.5} for at, text in enumerate(_ANSWERS)], True),
+]
+
+
+@each_row(("rows", "is_run"), _ROWS_OF_OBJECTS)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_objects_of_a_text_each_and_no_step_are_no_run_of_a_folder(tmp_path, rows, is_run, name):
+    text = json.dumps(rows) if name == "a.json" else "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / name).write_text(text)
+    found = discover([str(tmp_path)])
+    assert len(found.found) == is_run, found.passed_over
+    assert discover([str(tmp_path / name)]).found
+
+
 @each_row(
     ("text", "is_run"),
     [
