@@ -251,11 +251,12 @@ def overlays(
             now = ""
         else:
             now = units.measure(signal.read(point.value), signal.metric.unit)
+        told = now
         if now and point is not None and last[run.sign] < (max(last.values()) if until is None else until):
-            now += f" @{units.step(point.step)}"
+            told = f"{now} @{units.step(point.step)}"
         one = series_of(
-            snapshot, signal, place, sign=run.sign, name=f"{run.entry.name.display} {now}".rstrip(), role=run.role,
-            shorter=(f"{short} {now}".rstrip(), now, ""), columns=columns, zoom=own, smoothing=smoothing,
+            snapshot, signal, place, sign=run.sign, name=f"{run.entry.name.display} {told}".rstrip(), role=run.role,
+            shorter=(f"{short} {told}".rstrip(), told, now, ""), columns=columns, zoom=own, smoothing=smoothing,
         )  # fmt: skip
         found += [] if one is None else [one]
     return tuple(found)
@@ -520,7 +521,7 @@ class ComparePage(RunsChartPage):
             above += [Row(()), *settings]
         elif found:
             above.append(
-                text_row(f" {units.count(len(found))} settings differ: below the chart", width, moment.glyphs, "dim")
+                text_row(f"{units.count(len(found))} settings differ: below the chart", width, moment.glyphs, "dim")
             )
         size = width, max(_CHART_ROWS, height - len(above) - 1)
         chart = self._chart(runs, metrics, moment, size, len(above) + 1)
@@ -664,11 +665,13 @@ def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot
 def first_divergence(run: Run, other: Run, known: Remembered) -> str:
     """Where a run first diverges from the baseline run; looked for anew only where some records have come."""
     ours, theirs = Snapshot(run), Snapshot(other)
+    if run.loading is not None or other.loading is not None:
+        return "reading history: where it diverges is not known yet"
 
     def text() -> str:
         metrics = [one for one in common_metrics((ours, theirs)) if one[0] in CATALOG]
         return divergence_text(ours, theirs, metrics)
 
     rows = run.stream.rows // _RECORDS, other.stream.rows // _RECORDS
-    at = (*rows, run.loading is None, id(run.settings), id(other.settings))
+    at = (*rows, id(run.settings), id(other.settings))
     return known.of((id(run), id(other)), at, text)

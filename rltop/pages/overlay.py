@@ -416,7 +416,7 @@ class GridPage(RunsChartPage):
         if not metrics:
             text = "the runs have no metric in common" if runs else "no metrics yet: waiting for the first row"
             return fill([text_row(text, width, moment.glyphs, "dim")], height)
-        legend = _legend(runs, width, moment.glyphs) if runs else []
+        legend = _legend(runs, moment.snapshot.at_step, width, moment.glyphs) if runs else []
         height -= len(legend)
         self._number = len(metrics)
         self._lay_out(width, height - 1)
@@ -482,7 +482,7 @@ class GridPage(RunsChartPage):
             return [builder.row(), text_row("no value in this window", size[0], moment.glyphs, "dim")]
         plot, unit = built
         for one in plot.series:
-            value = one.shorter[1]
+            value = one.shorter[2]
             if builder.room > cell_width(value) + 4:
                 builder.add(f"  {one.sign} ", one.role).add(value, "value")
         signal = signal_in(moment.snapshot, name_or_key(metric.signal))
@@ -534,11 +534,14 @@ class GridPage(RunsChartPage):
 _MOST_LEGEND = 3
 
 
-def _legend(runs: Sequence[ComparedRun], width: int, glyphs: Glyphs) -> list[Row]:
+def _legend(runs: Sequence[ComparedRun], at: int | None, width: int, glyphs: Glyphs) -> list[Row]:
     builders = [RowBuilder(width, glyphs)]
     names = tuple(one.entry.name.display for one in runs)
-    if sum(cell_width(name) + 4 for name in names) > width:
+    last = [one.entry.step or 0 for one in runs]
+    ends = [f" @{units.step(step)}" if step < (max(last) if at is None else at) else "" for step in last]
+    if sum(cell_width(name + end) + 4 for name, end in zip(names, ends, strict=True)) > width:
         names = without_shared(names)
+    names = tuple(name + end for name, end in zip(names, ends, strict=True))
     for number, name in enumerate(names):
         if builders[-1].column and builders[-1].room < cell_width(name) + 4:
             if len(builders) == _MOST_LEGEND:

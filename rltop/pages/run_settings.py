@@ -138,7 +138,7 @@ def setting_columns(
         are_numbers = all(told is None or _size(told) is not None for told in one.values)
         head = Label.of(one.short).display
         return Column(
-            head, lambda row: (value(row), "note"), Fit.TEXT, least=max(_LEAST_VALUE, cell_width(head)),
+            head, lambda row: (value(row), "note"), Fit.NAME, least=max(_LEAST_VALUE, cell_width(head)),
             most=max(_MOST_COLUMN, cell_width(head)), priority=priority + number, sort=sort,
         )  # fmt: skip
 
@@ -166,7 +166,7 @@ def paint_differences(
 
         sign, role = signs[number]
         return Column(
-            lambda cells: RowBuilder(cells, glyphs).add(sign, role).row().line, cell, Fit.TEXT, least=_LEAST_VALUE,
+            lambda cells: RowBuilder(cells, glyphs).add(sign, role).row().line, cell, Fit.NAME, least=_LEAST_VALUE,
             most=_MOST_VALUE,
         )  # fmt: skip
 

@@ -39,7 +39,9 @@ from rltop.pages.compare import (
 )
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Open, Push
+from rltop.pages.run_settings import Difference, paint_differences
 from rltop.pages.runs import RunsPage
+from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import Target, TargetKind
 from rltop.run import run_settings
 from rltop.run.snapshot import Snapshot
@@ -269,6 +271,12 @@ async def test_the_settings_in_which_runs_differ_are_told_and_found(runs: list[P
         assert "no run logs or sets advv" in page_text(app)
 
 
+def test_values_that_differ_in_their_ends_alone_are_not_cut_there() -> None:
+    values = tuple(f"/some/very/long/path/to/models/Qwen2.5-7B-Instruct-{name}" for name in ("a", "b"))
+    _, row = paint_differences([Difference("model", "model", values, False)], [("1", ""), ("2", "")], 0, 60, UNICODE)
+    assert re.search(r"…\S+-a +/\S+…\S+-b$", "".join(piece.text for piece in row.line).rstrip())
+
+
 async def test_that_only_one_of_the_runs_has_settings_is_said_of_the_others(runs: list[Path]) -> None:
     (runs[0].parent / "config.yaml").write_text("lr: 1e-6\n")
     app = app_over(*runs)
@@ -490,6 +498,11 @@ async def test_the_value_of_a_run_that_ends_early_says_its_step(tmp_path: Path) 
         app.cursor.show(50)
         await pilot.pause()
         assert re.search(r" 2 short [0-9.]+   │ step 50", page_text(app)), "it was still running"
+        app.cursor.go_live()
+        await pilot.resize_terminal(80, 24)
+        await press(pilot, "v")
+        assert page_text(app).splitlines()[1] == " 1 long  2 short @60"
+        assert re.search(r"^   reward  1 [0-9.]+  2 [0-9.]+ ", page_text(app), re.MULTILINE)
     report = tmp_path / "report.html"
     assert main(["report", str(long), str(short), "-o", str(report)]) == EXIT_OK
     assert re.search(r"<span[^>]*>0\.[0-9]+</span><span[^>]*> @60 \(", report.read_text())
