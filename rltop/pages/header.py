@@ -14,7 +14,7 @@ from rltop.model import Counts, Label, Level, RunState
 from rltop.pages.signals import cadence_of, primary
 from rltop.pages.stages import PACE_STEPS, TimingView, at_present_pace, build_timing
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
-from rltop.rows.rows import Piece, Row, RowBuilder, Target, TargetKind, clip, text_row, text_rows
+from rltop.rows.rows import Piece, Row, RowBuilder, Target, TargetKind, clip, labelled_rows, text_row, text_rows
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median_of
 from rltop.structs import NamedTuple
@@ -566,14 +566,11 @@ def paint_streams(view: StreamsView, width: int, glyphs: Glyphs) -> Row:
 
 
 def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:
-    """A title, and a row for each trainer whose files are followed."""
+    """A title, and the lines of each trainer whose files are followed, none of them cut."""
     followed = [each for each in setup_hints() if each.is_followed]
-    column = max(len(each.trainer) for each in followed) + 3
-    rows = [RowBuilder(width, glyphs).add(" how to turn on metrics, by trainer", "dim").row()]
-    for each in followed:
-        builder = RowBuilder(width, glyphs).add(" ").add(each.trainer, "value").to(column)
-        rows.append(builder.add(clip(each.summary, builder.room), "dim").row())
-    return rows
+    column = max(len(each.trainer) for each in followed) + 2
+    rows = [text_row("how to turn on metrics, by trainer", width, glyphs, "dim")]
+    return rows + [row for each in followed for row in labelled_rows(each.trainer, column, each.summary, width, glyphs)]
 
 
 _WORKS = (

@@ -261,6 +261,8 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         rows = [self._title(matched, self._index, len(shown), width, moment.glyphs)]
         if not shown:
             none = moment.keys.none_matches(f"no metric{' with an alert' if ALERTING in self.query else ''}")
+            if self.query.strip() == ALERTING and snapshot.firing:
+                none = f"no alert is of a single metric{moment.keys.clause('alerts', ': {} opens them')}"
             note = none if self.query.strip() else "no metrics yet: waiting for the first row"
             rows.append(text_row(note, width, moment.glyphs, "dim"))
         rows += paint_lines(read_lines(snapshot, self._index, shown, width), width, moment.glyphs)

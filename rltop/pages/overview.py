@@ -756,7 +756,8 @@ class OverviewPage(Page):
         view = self._beside(build_overview(moment.snapshot, width=width, height=height), moment)
         if moment.is_paused:
             view = view._replace(header=view.header._replace(state=RunState.PAUSED, age_s=None))
-        rows = paint_overview(view, width, height, glyphs)
+        rows = paint_overview(view, width, None if view.is_awaited and view.is_empty else height, glyphs)
+        rows = fill(rows, max(height, len(rows)))
         self._last = (now, view, rows, _paint_clocks(view, width, glyphs))
         return rows
 

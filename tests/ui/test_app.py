@@ -77,7 +77,7 @@ async def test_every_page_fits_every_size() -> None:
             await pilot.resize_terminal(*size)
             await pilot.pause()
             assert app.is_running
-            assert size[0] < 12 or "40x12" in page_text(app), size
+            assert size[0] < 12 or "40×12" in page_text(app), size
 
 
 async def test_enter_goes_in_and_escape_comes_back() -> None:

@@ -117,10 +117,13 @@ def test_a_watch_waits_and_then_follows_what_has_come(tmp_path: Path) -> None:
 
 
 def test_the_screen_waits_and_then_shows_what_has_come(tmp_path: Path) -> None:
-    terminal = Terminal.python("-m", "rltop", str(tmp_path), width=100, height=30)
+    terminal = Terminal.python("-m", "rltop", str(tmp_path), width=80, height=24)
     try:
         terminal.until_text("no metric file yet")
         terminal.until_text("how to turn on metrics, by trainer")
+        terminal.until_text('trainer.add_callback(JsonlCallback("logs/metrics.jsonl"))')
+        terminal.press("G")
+        terminal.until_text("log.close()  ->  logs/metrics.jsonl")
         write(tmp_path / "job" / "metrics.jsonl")
         terminal.until_text("step 40")
         terminal.press("q")

@@ -143,6 +143,9 @@ def test_what_fires_on_one_statistic_marks_the_line_of_all() -> None:
     found = lines_of(ill, height=10)
     levels = {line.key: line.row.reading.level for line in found if line.row is not None}
     assert levels == {"a/mean": Level.CRIT, "b": Level.OK}
+    assert "METRICS  2 of 3 match !" in text_of(ill, query="!") and "mean,max" in text_of(ill, query="!")
+    ill.verdicts = [verdict._replace(key="")]
+    assert "no alert is of a single metric" in text_of(ill, query="!")
     assert next(line.level for line in found if line.section == "a") is Level.CRIT
 
 
