@@ -471,22 +471,23 @@ def _seconds_in(text: str) -> float | None:
 # -- step 10/500 | loss: 0.2, [name] epoch=0 step=1 loss=0.2 ---------------------------------------------------------
 
 _LOGGED = r"(?:[A-Za-z_][\w.]{0,63} - )?(?:INFO|info)(?::[\w.]{1,63}:)?"
-_TIME = r"(?:(?:\d{4}-)?\d\d-\d\d[ T]|\d\d/\d\d/\d{4} |(?=\d\d:\d\d:\d\d))[\d:.,]{5,15}Z?\s*(?:[-|:]|>>)?\s*"
+_TIME = r"(?:(?:\d{4}[-/])?\d\d[-/]\d\d[ T]|\d\d/\d\d/\d{4} |(?=\d\d:\d\d:\d\d))[\d:.,]{5,15}Z?\s*(?:[-|:]|>>)?\s*"
 _GLOG = r"[IWEF]\d{4} [\d:.]{8,15}\s{1,8}\d{1,12} [\w./-]{1,64}:\d{1,6}\]\s+"
 _COUNTED = r"(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\||\s+[A-Za-z_]\w{0,63}[=:])"
 _STEPPED = (
     r"(?:[A-Z]{2,12}:? )?"  # an algorithm
-    r"(?i:(?:train(?:ing)? )?(?:global[ _]?step|step|iteration|(?:global )?iter|update))(?:[ :=]{1,3}|\s{1,16})"
+    r"(?i:(?:train(?:ing)? |completed )?(?:global[ _]?step|step|iteration|(?:global )?iter(?:\(train\))?|update))"
+    r"(?:[ :=]{1,3}|\s{1,16})"
     r"\[?\s{0,8}(?P<step>\d{1,15})"
     r"(?:\s?/\s{0,8}(?P<total>\d{1,15}))?\]?"
 )
-_MARKED = r"\[(?i:step|iteration|iter|update)[ :=]{0,2}(?P<at>\d{1,15})(?:/(?P<goal>\d{1,15}))?\]"
+_MARKED = r"\[(?i:step|iteration|iter|update)[ :=]{0,2}(?P<at>\d{1,15})(?:/(?P<goal>\d{1,15}))?(?:,epoch=\d{1,9})?\]"
 _EPISODE = r"\[?(?i:episode|ep)(?:[ :=#]{1,3})\[?(?P<episode>\d{1,12})(?:\s?/\s?(?P<episodes>\d{1,12}))?\]?"
 _WITHIN = r"(?i:(?:(?:inner )?iter|ppo epoch):[ ]{1,8}\d{1,9}/[ ]{0,8}\d{1,9}[ ]?\|[ ](?=(?:ppo epoch|global iter):))"
 """Where MiniLLM is within an epoch, in front of its step."""
 _FIELD = (
     rf"(?:{_LOGGED}\s*[-|:]?\s*|{_TIME}|{_GLOG}|\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?"
-    r"|[A-Za-z_][\w.:<>-]{0,80}\s{0,8}[|-]\s+|\d{1,3}(?:\.\d{1,2})?%\s+)"
+    r"|[A-Za-z_][\w.:<>-]{0,80}(?:\s{0,8}[|-]\s+|\t)|\d{1,3}(?:\.\d{1,2})?%\s+)"
 )
 """What loggers put in front of a line: a level, a time, something in brackets, a name and a bar, a percentage."""
 _OBJECT_FRONT = regex(rf"\s*{_FIELD}{{0,6}}(?P<name>[\w.]{{1,64}}: )?(?=\{{)")
@@ -495,13 +496,13 @@ _LOOP_LINE = regex(
     rf"(?P<front>\s*{_FIELD}{{0,6}}(?:INFO\s{{1,8}}[\w.]{{1,63}}:\s+)?(?:{_EVALUATION} )?)"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
-    r"|(?:\[?(?i:epochs?)[ :=]{1,4}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:\]-]{1,4})?"
+    r"|(?:\[?(?i:(?:training )?epochs?)[ :=]{1,4}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:\]-]{1,4})?"
     rf"{_WITHIN}{{0,2}}(?:\(?{_STEPPED}\)?|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*|)$",
     re.DOTALL,
 )
 _EPOCH_LINE = regex(
     rf"\s*{_FIELD}{{0,6}}\[?(?i:epoch)(?:[ :=#]{{1,3}})\[?(?P<epoch>\d{{1,9}})(?:\s?/\s?(?P<epochs>\d{{1,9}}))?\]?"
-    r"(?:\s?[|,;:-]\s?|\s)(?P<rest>.*)$",
+    r"(?:\s?[|,;:-]\s?|\s)(?:\s*(?P<inner>\d{1,12}) ?/ ?\d{1,12} )?(?P<rest>.*)$",
     re.DOTALL,
 )
 _OF_EVALUATION = regex(rf"(?:\A|[\s\[|]){_EVALUATION}(?=\]|:?\s)")
@@ -525,10 +526,10 @@ _LISTED = r"\[(?P<listed>[^\[\]]{0,512})\]"
 _SPAN = r"(?P<span>\d{1,3}:\d\d(?::\d\d)?|(?:\d{1,4}[dhms] ?){2,4}|None|N/A|n/a)"
 _VALUE = (
     rf"(?:{_SPAN}|{_LISTED}|{_TENSOR}"
-    rf"|(?P<value>{_NUMBER})(?:\s?(?:±|\+/-)\s?(?P<spread>{_NUMBER}))?(?P<unit>%|[A-Za-z]{{1,7}}(?:/[A-Za-z]{{1,7}})?|/s)?)"
-    r"(?=[\s|,;()\]]|:?\s*$)"
+    rf"|(?P<value>\d{{1,3}}(?:,\d{{3}}){{1,4}}(?:\.\d+)?(?=\s|$)|{_NUMBER})(?:\s?(?:±|\+/-)\s?(?P<spread>{_NUMBER}))?"
+    r"(?P<unit>%|[A-Za-z]{1,7}(?:/[A-Za-z]{1,7})?|/s| (?:ms|secs?|s|[KMGT]i?B)(?=[\s|,;(\]]|$))?)(?=[\s|,;()\]]|:?\s*$)"
 )
-_BETWEEN = regex(r"[\s|,;(·•-]{0,8}")
+_BETWEEN = regex(r"[\s|,;(·•-]{0,8}(?:[A-Za-z_]\w{0,31}=, )?")
 _ASIDE = regex(
     rf"\s?\(\s?(?:(?P<what>(?i:std|sd|stddev|var|min|max|mean|avg|median|best|ema))\s?[=: ]\s?|±\s?|\+/-\s?)"
     rf"(?P<number>{_NUMBER})%?\s?\)|\s?\([\d\s/.,%+-]{{1,40}}\)"
@@ -575,7 +576,7 @@ _ENDLESS = regex(
 _EPOCH_OF_BAR = regex(r"(?i:epoch)[ :#\[]{1,3}(\d{1,6})(?![\d%.])")
 _BEHIND = regex(rf"{_BAR_DONE}\[[^\]\[]{{1,1024}}\](?P<pairs>[\s|,:-]{{1,4}}[A-Za-z_][^%|]*(?:(?:\||%(?!\|))[^%|]*)*)$")
 _OF_TRAINING = regex(
-    r"\s*(?:(?i:train(?:ing)?|epochs?|steps?|episodes?|iter(?:ation)?s?|grpo|ppo|rl)[ :#]{0,2}[\d/ ]{0,12}:?"
+    r"\s*(?:(?i:(?:train )?epochs?|train(?:ing)?|steps?|episodes?|iter(?:ation)?s?|grpo|ppo|rl)[\d/ :#\[\]]{0,14}:?"
     r"|(?!(?i:.{0,80}(?:eval|valid|test|load|prepar|process|tokeni)))(?:[\w.-]{1,24} ){1,3}(?i:training):?)?"
     r"\s*\d{1,3}$"
 )
@@ -667,8 +668,9 @@ def _read_epoch_line(text: str) -> list[LineMetrics]:
     line = _EPOCH_LINE.match(text)
     if line is None or _names_step(text):
         return []
-    found = LineMetrics(int(line["epoch"]), is_of_loop=True, unit="epoch")
-    found.total = int(line["epochs"]) if line["epochs"] else None
+    found = LineMetrics(int(line["inner"] or line["epoch"]), is_of_loop=True, unit="step" if line["inner"] else "epoch")
+    found.total = int(line["epochs"]) if line["epochs"] and not line["inner"] else None
+    found.row |= {"epoch": float(line["epoch"])} if line["inner"] else {}
     pairs, rest = _Pairs(found.row), line["rest"].strip()
     is_row = pairs.read(rest) == len(rest) and any(_RESULT_KEY.search(key) for key in found.row)
     return [found] if is_row else []
@@ -781,7 +783,7 @@ class _Pairs:
         elif named.get("value") is not None:
             if _is_rounded(pair["key"], pair["value"]):
                 return
-            value = float(pair["value"])
+            value = float(pair["value"].replace(",", ""))
             self._row[pair["key"]] = value / _PERCENT if named.get("unit") == "%" else value
             if named.get("spread") is not None:
                 self._row[f"{pair['key']}_std"] = float(pair["spread"])

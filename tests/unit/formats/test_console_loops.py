@@ -195,6 +195,54 @@ def test_a_bar_without_a_pace_loses_no_value():
         assert rows(text) == {7: {"reward": 0.5, "loss": 0.25}}, pace
 
 
+LOOPS_OF_TRAINERS = {
+    "torchtitan": (
+        "[rank0]:[titan] 2026-05-01 10:00:01,123 - root - INFO - \x1b[31mstep:  7  \x1b[32mloss:  0.5000  "
+        "\x1b[38;2;180;60;0mgrad_norm:  1.25  \x1b[33mmemory: 10.12GiB(12.81%)  \x1b[34mtps: 3,125  mfu: 25.0%\x1b[39m",
+        {"loss": 0.5, "grad_norm": 1.25, "memory": 10.12, "tps": 3125.0, "mfu": 0.25},
+    ),
+    "MaxText": (
+        "completed step: 7, seconds: 1.5, TFLOP/s/device: 123.5, total_weights: 8192, loss: 0.500",
+        {"seconds": 1.5, "TFLOP/s/device": 123.5, "total_weights": 8192.0, "loss": 0.5},
+    ),
+    "XTuner": (
+        "05/01 10:00:01 - mmengine - INFO - Iter(train) [     7/1000]  lr: 2.0e-05  eta: 1:02:03  time: 1.5  loss: 0.5",
+        {"lr": 2e-05, "time": 1.5, "loss": 0.5},
+    ),
+    "LitGPT": (
+        "Epoch 1 | iter 7 step 7 | loss train: 0.500, val: n/a | iter time: 312.5 ms (step)",
+        {"epoch": 1.0, "step": 7.0, "loss train": 0.5, "iter time": 312.5},
+    ),
+    "fairseq": (
+        "2026-05-01 10:00:01 | INFO | train_inner | epoch 001:    7 / 5000 loss=0.5, ppl=4.25, num_updates=7, lr=1e-05",
+        {"epoch": 1.0, "loss": 0.5, "ppl": 4.25, "num_updates": 7.0, "lr": 1e-05},
+    ),
+    "OpenRLHF": (
+        "Train epoch [1/1]:  7%|█  | 7/100 [00:11<10:00,  1.23s/it, pg=0.5, ret=0.25, kl=0.125, act_lr=5e-7]",
+        {"epoch": 1.0, "pg": 0.5, "ret": 0.25, "kl": 0.125, "act_lr": 5e-07},
+    ),
+    "NeMo": (
+        "Epoch 0: :   7%|█ | 7/100 [00:11<10:00, v_num=, reduced_train_loss=0.5, train_step_timing in s=1.25]",
+        {"epoch": 0.0, "reduced_train_loss": 0.5, "train_step_timing in s": 1.25},
+    ),
+    "NeMo 2": (
+        "Training epoch 0, iteration 7/99 | lr: 1e-05 | reduced_train_loss: 0.5 | train_step_timing in s: 1.25",
+        {"epoch": 0.0, "lr": 1e-05, "reduced_train_loss": 0.5, "train_step_timing in s": 1.25},
+    ),
+    "OLMo": (
+        "2026-05-01 10:00:01.123\thost:0\ttrain:967\tINFO\t[step=7/1000,epoch=0]\n    optim/total_grad_norm=1.25\n"
+        "    train/CrossEntropyLoss=0.5\n    throughput/device/tokens_per_second=8,125",
+        {"optim/total_grad_norm": 1.25, "train/CrossEntropyLoss": 0.5, "throughput/device/tokens_per_second": 8125.0},
+    ),
+}  # fmt: skip
+
+
+@each_row("trainer", LOOPS_OF_TRAINERS)
+def test_lines_of_pairs_as_trainers_write_them(trainer):
+    line, expected = LOOPS_OF_TRAINERS[trainer]
+    assert rows(f"{line}\n") == {7: expected}
+
+
 def test_a_bar_that_begins_anew_in_each_epoch_is_counted_on():
     bar = "\rEpoch {0}: 100%|████| 100/100 [00:05<00:00, 20.1it/s, v_num=0, train_loss=0.{0}5]"
     text = "".join(bar.format(epoch) for epoch in range(3))
