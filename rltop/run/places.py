@@ -335,7 +335,10 @@ def whole_path(path: str | Path) -> Path:
 
 
 def with_distinct_names(found: Sequence[Found]) -> list[Found]:
-    """The same runs; those of one name with the nearest part of their paths besides that no two of them share."""
+    """The same runs; those of one name with the nearest part of their paths besides that no two of them share.
+
+    Where two share every single one, with as many of the nearest folders as it takes.
+    """
     by_name: dict[str, list[Found]] = {}
     for each in found:
         by_name.setdefault(each.name.raw, []).append(each)
@@ -343,10 +346,21 @@ def with_distinct_names(found: Sequence[Found]) -> list[Found]:
     for name, same in by_name.items():
         columns = zip(*(_parts(each.path) for each in same), strict=False) if len(same) > 1 else ()
         parts = next((parts for parts in columns if len(set(parts)) == len(same)), ())
-        names.update(
-            {each.path: Label.of(_with(name, part, each.path)) for each, part in zip(same, parts, strict=False)}
-        )
+        told = [_with(name, part, each.path) for each, part in zip(same, parts, strict=False)]
+        for depth in range(2, _DEEPEST_NAME) if len(same) > 1 and not told else ():
+            told = [_below(name, each.path, depth) for each in same]
+            if len(set(told)) == len(same):
+                break
+        names.update({each.path: Label.of(words) for each, words in zip(same, told, strict=False)})
     return [each._replace(name=names.get(each.path, each.name)) for each in found]
+
+
+_DEEPEST_NAME = 6
+
+
+def _below(name: str, path: str, depth: int) -> str:
+    folders = [folder.name for folder in whole_path(path).parents][:depth]
+    return "/".join([*reversed(folders), *([] if folders[0] == name else [name])])
 
 
 def _parts(path: str) -> Iterable[str]:

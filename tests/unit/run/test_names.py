@@ -38,6 +38,11 @@ def put(folder: Path, *paths: str) -> None:
         (("a/exp.jsonl", "b/exp.jsonl"), {"a/exp", "b/exp"}),
         (("x/a/metrics.jsonl", "y/a/metrics.jsonl"), {"x/a", "y/a"}),
         (("x/a/metrics.jsonl", "y/a/metrics.jsonl", "z/b.jsonl"), {"x/a", "y/a", "b"}),
+        (
+            ("v1/s1/exp.jsonl", "v1/s2/exp.jsonl", "v2/s1/exp.jsonl", "v2/s2/exp.jsonl"),
+            {"v1/s1/exp", "v1/s2/exp", "v2/s1/exp", "v2/s2/exp"},
+        ),
+        (("v1/s1/metrics.jsonl", "v1/s2/metrics.jsonl", "v2/s1/metrics.jsonl"), {"s2", "v1/s1", "v2/s1"}),
         (("a/metrics.jsonl", "a/history.jsonl"), {"a/metrics.jsonl", "a/history.jsonl"}),
     ],
 )
