@@ -194,6 +194,16 @@ def earn_the_same(values: Mapping[str, float]) -> bool | None:
     return None
 
 
+def _without_contrast(values: Mapping[str, float]) -> float | None:
+    """The share of groups without contrast, where only those that have some are logged, as a share or a count."""
+    if (mixed := values.get("mixed_group_frac")) is not None:
+        return 1.0 - mixed
+    if (mixed := values.get("mixed_group_count")) is None:
+        return None
+    flat = values.get("all_good_count", 0.0) + values.get("all_bad_count", 0.0)
+    return flat / (flat + mixed) if flat + mixed > 0.0 else None
+
+
 class RewardTrack(Cloned):
     """How the reward of a segment has moved so far.
 
@@ -268,8 +278,10 @@ class RewardTrack(Cloned):
         std, known = values.get("reward_std"), self.zero_share
         if std is not None and std < FLAT_REWARD_STD:
             self.zero_share = 1.0
+        elif (flat := values.get("zero_std_frac")) is not None or (flat := _without_contrast(values)) is not None:
+            self.zero_share = flat
         else:
-            self.zero_share = values.get("zero_std_frac", 0.0 if std is not None else None)
+            self.zero_share = 0.0 if std is not None else None
         share = self.zero_share
         if share is not None and share != known:
             # The shares of one or two groups are 0, a half and 1, and all of a batch is flat again and again.

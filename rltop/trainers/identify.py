@@ -156,7 +156,7 @@ def _extended(identity: Identity, new: Sequence[str], samples: Mapping[str, Sequ
     signals |= found_now
     keys = (*identity.keys, *new)
     signals = _as_meant(signals, keys, identity.meant)
-    signals, refused = _possible(signals, samples, identity.refused)
+    signals, refused = _possible(_counted(signals, samples), samples, identity.refused)
     # What a metric stood for until one of the trainer's own keys came is open again.
     lost = {one.key for found in identity.signals.values() for one in found}
     lost -= {one.key for found in signals.values() for one in found}
@@ -174,7 +174,7 @@ def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[
     signals: dict[str, Sequence[Signal]] = {**in_order(spelling_of(dialect).signals(ordered, algorithm))}
     signals |= _unclaimed(dialect, algorithm, ordered, signals)
     signals = _as_meant(signals, ordered, begun.meant)
-    signals, refused = _possible(signals, samples, begun.refused)
+    signals, refused = _possible(_counted(signals, samples), samples, begun.refused)
     guesses = _guesses(dialect, ordered, signals, begun.meant)
     signals = _with_values_first(signals, (one.key for one in guesses.get(_REWARD, ())), samples)
     guesses = _with_values_first(guesses, (), samples)
@@ -299,6 +299,29 @@ def _joined(
 
 
 # -- what values say of a name -----------------------------------------------------------------------------------
+
+
+_OF_GROUPS = {f"{name}_frac": f"{name}_count" for name in ("all_good", "all_bad", "mixed_group")}
+
+
+def _counted(
+    signals: dict[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]]
+) -> dict[str, Sequence[Signal]]:
+    """The signals, shares of groups as counts where they are whole numbers that are more than 1 together.
+
+    rLLM logs the one or the other under the same keys, by version.
+    """
+    primary = [signals[name][0] for name in _OF_GROUPS if name in signals]
+    values = [[one.read(value) for value in _finite(samples.get(one.key, ()))] for one in primary]
+    is_whole = all(one.is_integer() for found in values for one in found)
+    is_count = is_whole and sum([max(found, default=0.0) for found in values]) > 1.0
+    if not is_count and signals.keys().isdisjoint(_OF_GROUPS.values()):
+        return signals
+    found: dict[str, Sequence[Signal]] = {}
+    for name, here in signals.items():
+        metric = CATALOG[_OF_GROUPS.get(name, name)]
+        found[metric.name] = (*found.get(metric.name, ()), *[one._replace(metric=metric) for one in here])
+    return found
 
 
 def _possible(

@@ -371,6 +371,7 @@ EASYR1: Dialect = replace(
 
 _RLLM_OWN = (
     "batch/solve_partial",
+    "rejection_sample/solve_partial",
     "batch/%/fractions/effective",
     "advantage/%/fraction_zero",
     "groups/num_trajs_*_filter",
@@ -386,6 +387,9 @@ _RLLM_ALIASES = spellings(
     all_good_frac | batch/%/fractions/too_easy | batch/solve_all
     all_bad_frac | batch/%/fractions/too_hard | batch/solve_none
     mixed_group_frac | batch/solve_partial
+    all_good_count | rejection_sample/solve_all
+    all_bad_count | rejection_sample/solve_none
+    mixed_group_count | rejection_sample/solve_partial
     zero_std_count | groups/dropped_zero_adv
     sample_count | groups/num_trajs_after_filter
     truncated_frac | {batch/termination_reason,episode/termination_reason,batch}/max_response_length_exceeded

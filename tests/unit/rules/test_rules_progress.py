@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 from observations import alarms, every, first, identity, noisy, observation, play, step_up
+from observations import judged as told_of
 from tables import each_row
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation
@@ -148,6 +150,38 @@ def test_g2_most_of_it_is_thrown_away() -> None:
     assert first(play(20, filter_pass_rate=0.3), "G2").record == 5
     assert first(play(20, cancelled_frac=0.2), "G2").record == 5
     assert alarms(play(20, filter_pass_rate=0.7, cancelled_frac=0.02)) == []
+
+
+TRAINED = {"critic/score/mean": 0.5, "actor/grad_norm": 0.3, "response_length/mean": 300.0}
+
+
+def told(rule: str, rows: int = 200, **keys: Callable[[int], float]) -> list[Event]:
+    """What a rule tells of a file in which these keys, `__` for `/`, stand beside those of a run of veRL."""
+    named = {key.replace("__", "/"): at for key, at in keys.items()}
+    values = [TRAINED | {key: at(step) for key, at in named.items()} for step in range(1, rows + 1)]
+    return [event for event in told_of(values) if event.rule == rule]
+
+
+@each_row("size", [1, 64])
+def test_g1_reads_groups_without_contrast_from_their_counts_and_from_their_shares(size: int) -> None:
+    """rLLM logs `batch/solve_all` and its like as shares, and in most versions as counts."""
+
+    def tasks(flat: Callable[[int], int]) -> dict[str, Callable[[int], float]]:
+        return {
+            "batch__solve_all": lambda step: (flat(step) - 1) * size / 64,
+            "batch__solve_none": lambda step: size / 64,
+            "batch__solve_partial": lambda step: (64 - flat(step)) * size / 64,
+        }
+
+    last = told("G1", **tasks(lambda step: min(63, 8 + step)))[-1]
+    assert last.level is Level.WARN and "zero-variance groups 98.4 %" in last.message
+    assert last.key == "batch/solve_partial"
+    assert told("G1", **tasks(lambda step: 30)) == []
+    assert told("F6", **tasks(lambda step: 30)) == []
+
+
+def test_percentages_of_groups_are_neither_shares_nor_counts() -> None:
+    assert len(told("F6", batch__solve_all=lambda step: 45.3, batch__solve_partial=lambda step: 54.7)) == 2
 
 
 def test_t6_more_turns() -> None:
