@@ -15,7 +15,8 @@ from rltop.model import Evidence
 from rltop.rules.context import HELD_RECORDS, RuleContext
 from rltop.rules.levels import NO_SIGNAL
 from rltop.rules.reward import ConstantReward
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Subject
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, Subject, worst
+from rltop.stats import goodput
 from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
 from rltop.stats.rolling import Frozen, Window, median_of, rise_and_error
 from rltop.units import number, percent
@@ -23,8 +24,6 @@ from rltop.units import number, percent
 _HALF, _GAP, _FEW = 0.5, 0.1, 5
 _LATELY = 20
 _OFTEN = (8, 10)
-
-
 _NEARLY, _TOP_TENTH = 0.9, 0.1
 _COSTS = {"time_step": "step time", "total_tokens": "tokens"}
 """What measures the compute of a step, best first; else every batch costs the same."""
@@ -190,33 +189,48 @@ def _are_mixed(norms: Sequence[float]) -> bool:
     return is_fine and is_throughout and min(others) > _GAP * median_of(others)
 
 
+class _Counted(State):
+    start = Frozen(skip=0, size=10, minimum=5)
+    values: deque[float] = deque(maxlen=goodput.LATELY)
+
+
+_COUNTS = ("discarded_count", "evicted_samples", "dropped_stale")
+
+
 class Discarded(Detector):
-    """G2: share of generated completions discarded, for zero variance or staleness."""
+    """G2: share of generated completions discarded, for zero variance or staleness, or how many a step."""
 
     is_about_word = True
-    count = Frozen(skip=0, size=10, minimum=5)
+    counts: dict[str, _Counted] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
         values, thresholds = context.values, self.thresholds
         passed, cancelled = values.get("filter_pass_rate"), values.get("cancelled_frac")
-        count = values.get("discarded_count")
+        found = [self._against_start(name, context) for name in _COUNTS if name in values]
         if passed is None and cancelled is None:
-            return None if count is None else self._against_start(count, values)
-        flat, stale = 0.0 if passed is None else 1.0 - passed, cancelled or 0.0
-        most_flat, most_stale = thresholds["warn"], thresholds["stale"]
-        if flat <= most_flat * self.hysteresis and stale <= most_stale * self.hysteresis:
-            return QUIET
-        if flat / most_flat >= stale / most_stale:
-            return Finding(WARN, flat, None, most_flat, words=("filter_pass_rate",))
-        return Finding(WARN, stale, None, most_stale, words=("cancelled_frac",))
+            return worst(*found)
+        flat = "filter_pass_rate", 0.0 if passed is None else 1.0 - passed, thresholds["warn"]
+        stale = "cancelled_frac", cancelled or 0.0, thresholds["stale"]
+        name, share, line = max(flat, stale, key=lambda one: one[1] / one[2])
+        own = Finding(WARN, share, None, line, words=(name,)) if share > line * self.hysteresis else QUIET
+        return worst(own, *found)
 
-    def _against_start(self, count: float, values: Mapping[str, float]) -> Finding:
-        base = self.count.value
-        if not self.count.is_final:
-            self.count.push(count)
+    def _against_start(self, name: str, context: RuleContext) -> Finding:
+        if (known := self.counts.get(name)) is None:
+            known = self.counts[name] = _Counted()
+            for _ in range(min(context.record - 1, known.start.size)):  # veRL leaves out what is 0
+                known.start.push(0.0)
+        known.values.append(count := context.values[name])
+        if goodput.is_total(name, known.values):
+            count -= known.values[-2] if len(known.values) > 1 else count
+        if not known.start.is_final:
+            known.start.push(count)
             return QUIET
-        line = max(self.thresholds["grown"] * (base or 0.0), self.thresholds["least"], values.get("sample_count", 0.0))
-        return Finding(WARN, count, base, line, words=("discarded_count",)) if count > line * self.hysteresis else QUIET
+        base, trained = known.start.value or 0.0, context.values.get("sample_count", 0.0)
+        if name == "evicted_samples":  # these are groups
+            trained /= context.group_size or 1
+        line = max(self.thresholds["grown"] * base, self.thresholds["least"], trained)
+        return Finding(WARN, count, base, line, words=(name,)) if count > line * self.hysteresis else QUIET
 
 
 class FewSamples(Detector):
@@ -234,8 +248,7 @@ class FewSamples(Detector):
         return Finding(WARN, value, base, line) if value < line / self.hysteresis else QUIET
 
 
-_WINDOW = 50
-_MIN_SAMPLES = 10
+_WINDOW, _MIN_SAMPLES = 50, 10
 
 
 class NoAdvantage(ConstantReward):

@@ -62,9 +62,7 @@ class _Kind(State):
 
 
 _UPDATES = ("loss", "policy_loss", "value_loss", "grad_norm")
-_IDLE = 3
-_TOLD = 5
-_EARLY, _STEADY = 20, 1.25
+_IDLE, _TOLD, _EARLY, _STEADY = 3, 5, 20, 1.25
 """A jump among the first records to a level that then stays within a quarter is another kind of step, not a failure."""
 
 
@@ -288,8 +286,9 @@ _SKIPPED = 3
 """Records that the baseline leaves out: compilation and warm-up."""
 _EVALUATIONS = 2
 """So many evaluations in steps of typical length, and none in a longer one: the step does not contain them."""
-_MOST, _DUE = 0.5, 0.6
-"""Part of what slow steps add that lies in a stage, and of those due every so many records that are slow."""
+_MOST, _DUE, _MUCH_LONGER = 0.5, 0.6, 1.5
+"""Part of what slow steps add that lies in a stage, and of those due every so many records that are slow; and by what
+factor the longest is worth a word."""
 _LATE = 2.5
 """So many of the longest distance between slow steps without another end it: one of them may not be judged."""
 _SUMMED, _NEWEST = 300, 15
@@ -450,9 +449,6 @@ class SlowNowAndThen(Detector):
         if stage:
             return f"{text}; {_SPOKEN.get(stage, stage)} accounts for it"
         return f"{text}; no {'checkpoint' if self.is_outside else 'checkpoint or evaluation'} logged there"
-
-
-_MUCH_LONGER = 1.5
 
 
 def _stage_of(slow: Sequence[_Slow], added: float) -> str:

@@ -22,6 +22,10 @@ LATELY = 20
 """Records that the counts and shares are of."""
 _TOTAL_FROM = 4
 """Fewer records do not tell a running total from counts of single steps."""
+_TOTALS = frozenset({"dropped_stale", "dropped_oversize"})
+"""Counts of the run so far, by the code of veRL's and TRL's asynchronous trainers."""
+_OFTEN = 0.25
+"""Part of the records on which a count falls: then it is one of single steps, not a total that was set back."""
 
 CLASSES = ("failed", "stale", "filtered", "zero-variance", "truncated")
 """What becomes of a completion that is not trained on, first what comes first; `trained` is the rest."""
@@ -108,25 +112,36 @@ def _drops(recent: Recent, group_size: int | None) -> tuple[dict[str, float], in
     """Shares of what is counted as thrown away of everything generated, and over how many records."""
     generated, batches = recent("generated_count"), recent("sample_count")
     counted: dict[str, float] = {}
-    for name, metrics in _COUNTS.items():
-        found = [_dropped(recent(metric), group_size if has_groups else 1) for metric, has_groups in metrics]
+    for whole, metrics in _COUNTS.items():
+        found = [_dropped(name, recent(name), group_size if is_of_groups else 1) for name, is_of_groups in metrics]
         known = [number for number in found if number is not None]
         if known:
-            counted[name] = sum(known)
+            counted[whole] = sum(known)
     everything = sum(generated) if generated else sum(batches) + sum(counted.values())
     if not (generated or batches) or everything <= 0.0:
         return {}, 0
     return {name: number / everything for name, number in counted.items()}, len(generated or batches)
 
 
-def _dropped(values: Sequence[float], size: int | None) -> float | None:
+def is_total(metric: str, values: Sequence[float]) -> bool:
+    """Whether counts, oldest first, are of the run so far: they do not fall, and mostly rise unless they are known."""
+    pairs = list(itertools.pairwise(values))
+    if metric in _TOTALS:
+        return sum([b < a for a, b in pairs]) <= _OFTEN * len(pairs)
+    return (
+        len(values) >= _TOTAL_FROM and all(a <= b for a, b in pairs) and 2 * sum([a < b for a, b in pairs]) > len(pairs)
+    )
+
+
+def _dropped(metric: str, values: Sequence[float], size: int | None) -> float | None:
     """Completions thrown away over the last records; None where that is not logged, or a group's size is not known."""
     if not values or size is None:
         return None
-    pairs = list(itertools.pairwise(values))
-    is_total = len(values) >= _TOTAL_FROM and values[-1] > values[0] and all(a <= b for a, b in pairs)
-    # Of a running total the first record says nothing: as many steps as there are differences are scaled to all.
-    number = (values[-1] - values[0]) * len(values) / len(pairs) if is_total else sum(values)
+    number = sum(values)
+    if is_total(metric, values):
+        # Of a running total the first record says nothing: as many steps as there are differences are scaled to all.
+        rises = [max(0.0, b - a) for a, b in itertools.pairwise(values)]
+        number = sum(rises) * len(values) / max(len(rises), 1)
     return number * size
 
 

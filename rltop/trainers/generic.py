@@ -97,7 +97,7 @@ _LOOPS = spellings("""
     group_len_gini | group_length_gini_mean | group_length_gini
     group_len_cv | group_length_cv_mean
     reward_gini | reward_gini_mean | reward_gini
-    discarded_count | discarded_count
+    discarded_count | discarded_{count,samples,rollouts} | */discarded_{count,samples,rollouts} | */num_discarded
     filter_pass_rate | filter_pass_rate | dynamic_filtering_pass_rate
     num_turns_mean | num_turns | mean_turns | turns | num_turns/mean
     dpo_accuracy | rewards/accuracies | rewards/accuracy | reward_accuracy | preference_accuracy | dpo/accuracy

@@ -162,6 +162,21 @@ def told(rule: str, rows: int = 200, **keys: Callable[[int], float]) -> list[Eve
     return [event for event in told_of(values) if event.rule == rule]
 
 
+def test_g2_counts_what_is_discarded_a_step_and_takes_the_differences_of_a_total() -> None:
+    (event,) = told("G2", training__off_policy__evicted_samples=lambda step: 1 if step < 100 else 90)
+    assert (event.level, event.step) == (Level.WARN, 104)
+    assert event.message.startswith("1.00 → 90.0 groups evicted as stale a step")
+    total = lambda step: step if step < 100 else 100 + 90 * (step - 100)  # noqa: E731
+    (event,) = told("G2", fully_async__count__dropped_stale_samples=total)
+    assert event.message.startswith("1.00 → 90.0 samples dropped as stale a step")
+    (event,) = told("G2", discarded_samples=total)
+    assert event.message.startswith("1.00 → 90.0 rollouts discarded a step")
+    # A total that grows as ever, and one that stands where it was, however high.
+    for key in ("fully_async__count__dropped_stale_samples", "discarded_samples"):
+        assert told("G2", **{key: lambda step: 40 * step}) == []
+    assert told("G2", fully_async__count__dropped_stale_samples=lambda step: 5_000 + step // 30) == []
+
+
 @each_row("size", [1, 64])
 def test_g1_reads_groups_without_contrast_from_their_counts_and_from_their_shares(size: int) -> None:
     """rLLM logs `batch/solve_all` and its like as shares, and in most versions as counts."""
