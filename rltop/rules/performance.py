@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from rltop.model import Evidence, Level, Observation, Unit
+from rltop.model import Evidence, Observation, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Detector, EvidenceNames, Finding, State, worst
 from rltop.rules.standing import own_time
@@ -289,12 +289,10 @@ _EVALUATIONS = 2
 _MOST, _DUE, _MUCH_LONGER = 0.5, 0.6, 1.5
 """Part of what slow steps add that lies in a stage, and of those due every so many records that are slow; and by what
 factor the longest is worth a word."""
-_LATE = 2.5
-"""So many of the longest distance between slow steps without another end it: one of them may not be judged."""
+_LATE, _OVER = 2.5, 10
+"""So many of the longest distance between slow steps without another, and records, end it: one may not be judged."""
 _SUMMED, _NEWEST = 300, 15
 """Records, and slow steps among them, over which the time lost is summed up at most."""
-_OVER = 10
-"""Records by which an alert on them has ended."""
 _HELD = 0.5
 """Part of a line, and of the way to it, at which a level holds: now and then one of few slow steps is not judged."""
 _SEVERAL = 3
@@ -321,7 +319,7 @@ class SlowNowAndThen(Detector):
     line = math.inf
     slow: tuple[_Slow, ...] = ()
     ordinary, between, until, found = 0, 0.0, 0, QUIET
-    usual: Observation
+    usual: Observation | None = None
     has_rollouts = was_evaluated = is_outside = False
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -385,23 +383,17 @@ class SlowNowAndThen(Detector):
                 self._take(*each)
 
     def _take(self, seen: Observation, seconds: float, tokens: float | None) -> None:
-        part, base, factor = 1.0, self.start.value or 1.0, self.thresholds["per_token"]
-        above = self.line / base - 1.0
-        if self.found.level > OK:
-            part, base = _HELD, self.found.extra[1]
-        is_longer = seconds <= (1.0 + part * (factor - 1.0)) * (self.per_token.value or 0.0) * (tokens or 0.0)
-        if seconds <= base * (1.0 + part * above) or is_longer:
+        start = self.start.value or 1.0
+        part, base = (_HELD, self.found.extra[1]) if self.found.level > OK else (1.0, start)
+        line, pace = [1.0 + part * (one - 1.0) for one in (self.line / start, self.thresholds["per_token"])]
+        if seconds <= max(line * base, pace * (self.per_token.value or 0.0) * (tokens or 0.0)):
             self.ordinary, self.between, self.usual = self.ordinary + 1, self.between + seconds, seen
             return
-        if not self.slow or self.ordinary:
-            one = _Slow(seen, seconds, self.ordinary, self.between, self.usual if self.ordinary else seen)
-        else:
-            one = _Slow(seen, seconds, 0, 0.0, self.slow[-1].usual)
+        one = _Slow(seen, seconds, self.ordinary, self.between, self.usual or seen)
         self.slow = (*[each for each in self.slow if each.seen.record > seen.record - _SUMMED][1 - _NEWEST :], one)
         self.ordinary, self.between = 0, 0.0
         # What is told once is judged as a whole, as long as it stands.
-        n = max(_SEVERAL, int(self.thresholds["n"]))
-        ends = [self.slow[begin:] for begin in range(len(self.slow) - n + 1)]
+        ends = [self.slow[begin:] for begin in range(len(self.slow) + 1 - max(_SEVERAL, int(self.thresholds["n"])))]
         found = ((self._judge(end), end) for end in (ends[:1] if self.found.level > OK else ends))
         self.found, self.slow = next((one for one in found if one[0] is not QUIET), (QUIET, self.slow))
         apart = [after.seen.record - before.seen.record for before, after in pairwise(self.slow)]
@@ -419,43 +411,42 @@ class SlowNowAndThen(Detector):
         mean = (sum([one.seconds for one in taken]) - longest.seconds) / (len(taken) - 1)
         lost = (mean - typical) * len(taken)
         share = lost / (lost + typical * max(ordinary + len(taken), thresholds["m"]))
-        held = [level for level, name in ((WARN, "costs"), (INFO, "info")) if share >= self._line(level, name)]
+        lines = ((WARN, thresholds["costs"]), (INFO, thresholds["info"]))
+        held = [level for level, line in lines if share >= line * (_HELD if self.found.level >= level else 1.0)]
         gen, before = newest.seen.values.get("time_gen", 0.0), newest.usual.values.get("time_gen", 0.0)
         if not held or (gen > 0.5 * newest.seconds and before < 0.1 * gen):
             return QUIET  # the latter: the others generate nothing, this is the step with the rollout
         stage = _stage_of(taken, mean - typical)
         level = INFO if typical < thresholds["short_s"] or stage in _SYNC else held[0]
         apart = [after.seen.record - before.seen.record for before, after in pairwise(slow)]
-        least = min(apart)
-        is_periodic = least >= thresholds["apart"] and not any(one % least for one in apart)
-        period = 0.0
-        if is_periodic and len(taken) * least >= _DUE * records:
-            period = (newest.seen.step - first.seen.step) * least / records
+        least, steps = min(apart), newest.seen.step - first.seen.step
+        is_periodic = math.gcd(*apart) == least >= thresholds["apart"] and len(taken) * least >= _DUE * records
+        period = steps * least / records if is_periodic else 0.0
         extra = (mean, typical, float(len(slow)), records + 1.0, period, longest.seconds, float(longest.seen.step))
         return Finding(level, share, None, thresholds["costs" if level is WARN else "info"], extra, (stage,))
 
-    def _line(self, level: Level, name: str) -> float:
-        return self.thresholds[name] * (_HELD if self.found.level >= level else 1.0)
-
     def headline(self, finding: Finding) -> str:
         (stage, *_), (slow, base, count, held, period, longest, step) = finding.words, finding.extra
-        costs = f"{percent(finding.value)} of the time"
-        if period:
-            text = f"every {_ordinal(int(period))} step takes {number(slow / base)}×: {costs} ({duration(slow)}, "
-            text += f"the rest {duration(base)})"
-        else:
-            text = f"{count:.0f} of the last {held:.0f} steps took about {duration(slow)}, the rest {duration(base)}: "
-            text += costs + (f"; up to {duration(longest)}, step {step:,.0f}" if longest > _MUCH_LONGER * slow else "")
-        if stage:
-            return f"{text}; {_SPOKEN.get(stage, stage)} accounts for it"
-        return f"{text}; no {'checkpoint' if self.is_outside else 'checkpoint or evaluation'} logged there"
+        often = (
+            f"every {_ordinal(int(period))} step takes" if period else f"{count:.0f} of the last {held:.0f} steps took"
+        )
+        costs = f"{percent(finding.value)} of the time ({duration(slow)}, the rest {duration(base)})"
+        most = f"; up to {duration(longest)}, step {step:,.0f}" if longest > _MUCH_LONGER * slow else ""
+        unlogged = "no checkpoint logged there" if self.is_outside else "no checkpoint or evaluation logged there"
+        what = f"{'weight sync' if stage in _SYNC else stage} accounts for it" if stage else unlogged
+        return f"{often} {number(slow / base)}×: {costs}{most}; {what}"
 
 
 def _stage_of(slow: Sequence[_Slow], added: float) -> str:
     """The stage in which most of what slow steps add lies; empty where none is known."""
-    found = ("", 0.0)
-    for name in slow[-1].seen.stages:
-        grown = median_of([one.seen.stages.get(name, 0.0) - one.usual.stages.get(name, 0.0) for one in slow])
+    found, last = ("", 0.0), slow[-1].seen
+    for name in (*[each for each in _SYNC if each in last.values], *last.stages):
+        times = [
+            (seen.values if name in _SYNC else seen.stages).get(name, 0.0)
+            for one in slow
+            for seen in (one.seen, one.usual)
+        ]
+        grown = median_of([now - before for now, before in zip(times[::2], times[1::2], strict=True)])
         found = max(found, (name, grown), key=lambda one: one[1])
     return found[0] if found[1] > _MOST * added else ""
 

@@ -311,7 +311,7 @@ def test_p16_counts_stalls_that_are_far_apart_by_what_they_cost(seed: int) -> No
     stalled = lambda r: noisy(280.0, 0.1, seed)(r) * (5.0 + 25.0 * (r in at[1:]) if r in at else 1.0)  # noqa: E731
     event = first(play(110, time_step=stalled, reward_mean=learning), "P16")
     assert (event.record, event.level) == (at[2], Level.WARN)
-    assert event.message.startswith(f"3 of the last {at[2] - at[0] + 1} steps took about ")
+    assert event.message.startswith(f"3 of the last {at[2] - at[0] + 1} steps took ")
     # The same steps five times as long cost too little, and one long pause is not now and then.
     assert not alarms(play(110, time_step=lambda r: noisy(280.0, 0.1, seed)(r) * (5.0 if r in at else 1.0)))
     once = lambda r: noisy(280.0, 0.1, seed)(r) * (900.0 if r == at[1] else 1.7 if r in at else 1.0)  # noqa: E731
