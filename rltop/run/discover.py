@@ -66,7 +66,7 @@ class SniffResult(NamedTuple):
         reason: why it is no metric stream; empty if it is one.
         is_unreadable: whether it is one cannot be told: `reason` says what is in the way.
         numbers: its first and last rows, where they have been asked for.
-        whole: the file of which it was a part when it was as large as `size`.
+        parts: whether all that is in it is in another file too, by the path of that.
     """
 
     size: int
@@ -75,7 +75,7 @@ class SniffResult(NamedTuple):
     title: str = ""
     is_unreadable: bool = False
     numbers: Numbers | None = None
-    whole: str = ""
+    parts: dict[str, bool] | None = None
 
 
 _EMPTY = SniffResult(0, CONSOLE, "empty")
@@ -116,15 +116,16 @@ class Discovery(Struct, frozen=False):
         return known.numbers
 
     def is_part(self, found: Found, whole: Found) -> bool:
-        """Is a checkpoint's file a part of that of its run? What was once is, as long as it has not grown."""
+        """Is a checkpoint's file a part of that of its run? The answer holds as long as it has not grown."""
         from rltop.run.grouping import is_part_of  # noqa: PLC0415 - as above
 
         known = self.seen.get(found.path, SniffResult(found.size, found.kind, ""))
-        if known.whole == whole.path and known.size == found.size:
-            return True
-        is_part = is_part_of(found, whole)
-        self.seen[found.path] = known._replace(size=found.size, whole=whole.path if is_part else "")
-        return is_part
+        if known.parts is None or known.size != found.size:
+            known = self.seen[found.path] = known._replace(size=found.size, parts={})
+        assert known.parts is not None
+        if whole.path not in known.parts:
+            known.parts[whole.path] = is_part_of(found, whole)
+        return known.parts[whole.path]
 
     def total_of(self, run: Found, *, is_one_of_few: bool) -> int | None:
         """How many steps a run is to make, as the newest other record of it says that names it."""

@@ -420,19 +420,26 @@ def _without_checkpointed(
 
 
 _SAMPLE_BYTES = 4 * 1024
-_MOST_BYTES = 64 * 1024 * 1024
+_MOST_BYTES = 16 * 1024 * 1024
 _ENDS = b" \t\r\n[]"
 
 
 def is_part_of(found: Found, whole: Found) -> bool:
     """Do the beginning and the end of a file stand in another one, in this order?"""
     try:
-        with open_regular(whole.path) as file:
-            data = file.read(_MOST_BYTES)
         with open_regular(found.path) as file:
-            head, tail = file.read(_SAMPLE_BYTES).strip(_ENDS), last_bytes(file, _SAMPLE_BYTES).strip(_ENDS)
+            head, tail = file.read(_SAMPLE_BYTES) or b"", last_bytes(file, _SAMPLE_BYTES)
+            size = file.seek(0, os.SEEK_END)
+        with open_regular(whole.path) as file:
+            begins = (file.read(len(head)) or b"").startswith(head.rstrip(_ENDS))
+            file.seek(size - len(tail))
+            if begins and (file.read(len(tail)) or b"").startswith(tail.rstrip(_ENDS)):
+                return True
+            file.seek(0)
+            data = file.read(_MOST_BYTES) or b""
     except OSError:
         return False
+    head, tail = head.strip(_ENDS), tail.strip(_ENDS)
     if found.kind is CSV and data.startswith(head.partition(b"\n")[0]):
         head, tail = (part.partition(b"\n")[2] for part in (head, tail))
     at = data.find(head)
