@@ -47,7 +47,6 @@ _NEVER_HELD = frozenset({POISON_FAMILY, "collapse"})
 _SPENT_BY_LEARNING = frozenset({"kl", "entropy"})
 _NEAR_TOP = 0.25
 """Part of the range seen: the median of a noisy reward stays that far below its largest record."""
-_TIMED = frozenset({"performance"})
 
 
 @cache
@@ -221,14 +220,14 @@ class AlertState(Cloned):
         self._unmoved = None
         established = lasting.push(level, seen.record, seen.step)
         if self.spec.is_fact and level == INFO:
-            self.is_idle = not (self.is_firing or lasting.is_counting or self._recovered)
+            self.is_idle = not (self.is_firing or self._recovered or lasting.is_counting)
             return self._event(context, EventState.FACT, INFO, said(self, finding))
         if self.is_firing:
             if isinstance(self.standing, Departure) and self.standing.settled is not None:
                 return self._while_settled(context, finding, _held(self, context, finding, established), self.standing)
             return self._while_firing(context, finding, established)
         event = self._begin(context, finding, established)
-        self.is_idle = not (self.is_firing or lasting.is_counting or self._recovered)
+        self.is_idle = not (self.is_firing or self._recovered or lasting.is_counting)
         return event
 
     def _begin(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
@@ -464,7 +463,7 @@ def excuse_of(spec: RuleSpec, standing: Departure, context: RuleContext) -> str:
         is_near = reward.has_gained and reward.usual >= reward.top - _NEAR_TOP * (reward.top - reward.bottom)
         is_solved = reward.is_solved or (is_near and (reward.zero_share or 0.0) > SOLVED_ZERO_STD)
         return "; the reward is at its top" if is_solved else ""
-    return standing.load_words(context.recent) if spec.family in _TIMED else ""
+    return standing.load_words(context.recent)
 
 
 def _held(state: AlertState, context: RuleContext, finding: Finding, established: Level) -> Level:

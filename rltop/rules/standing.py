@@ -602,7 +602,7 @@ class Departure(Standing):
 
     def load_words(self, recent: Sequence[Observation]) -> str:
         """The load that has grown with a time, or as a throughput fell, by most of the way; empty where none has."""
-        if not self.before.is_positive or self.level <= 0.0:
+        if not self._loads or not self.before.is_positive or self.level <= 0.0:
             return ""
         way = abs(math.log(self.level / self.before.value))
         for name, before in self._loads:
@@ -638,7 +638,8 @@ def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleCon
     before = freeze(detector, judged, finding, recent, since)
     if judged is not None and before is not None:
         leaving = NOfMCounter(*spec.n_of_m_for(WARN))
-        return Departure(judged, before, finding, leaving, loads_before(recent, since), usual)
+        loads = loads_before(recent, since) if spec.family == "performance" else ()
+        return Departure(judged, before, finding, leaving, loads, usual)
     known = Standing(judged, usual)
     if finding.threshold is not None and is_absolute(detector, finding):
         known.cross(finding.value, finding.threshold)
