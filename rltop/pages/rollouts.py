@@ -249,7 +249,9 @@ def _paint_title(view: RolloutsView, width: int, glyphs: Glyphs) -> Row:
         summary = shelved.summary
         of = f" of {summary.group_size}" if summary.group_size is not None else ""
         builder.add(f"   {units.counted(len(view.groups), 'group')}{of}", "text")
-        builder.add(f" · {units.counted(len(shelved.rollouts.completions), 'completion')}", "text")
+        builder.add(f" · {units.counted(summary.completions, 'completion')}", "text")
+        discarded = len(shelved.rollouts.completions) - summary.completions
+        builder.add(f" + {units.count(discarded)} discarded" if discarded else "", "text")
     note = _step_note(view)
     if note and builder.room > cell_width(note) + 4:
         builder.to(width - cell_width(note) - 1).add(note, "note")
@@ -290,7 +292,7 @@ def _paint_summary(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     if summary.zero_std_fraction:
         parts.append(("zero reward variance in ", f"{units.share(summary.zero_std_fraction)} of groups"))
     if summary.discarded:
-        parts.append(("discarded ", reasons(summary.discarded)))
+        parts.append(("discarded, not in these numbers: ", reasons(summary.discarded)))
     return paint_parts(parts, width, glyphs)
 
 

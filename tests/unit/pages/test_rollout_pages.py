@@ -65,6 +65,13 @@ def pages(run: FakeRun, width: int, glyphs: Glyphs) -> list[list[Row]]:
     return painted
 
 
+def test_the_numbers_of_a_step_say_that_discarded_completions_are_not_in_them() -> None:
+    run = run_with(folder("fixtures") / "prime_rl" / "rollouts", at=3)
+    text = text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, UNICODE))
+    assert "2 groups of 3 · 6 completions + 2 discarded" in text
+    assert "discarded, not in these numbers: ToolError 2" in text
+
+
 def test_the_most_uneven_group_is_first_and_leads_to_its_completions() -> None:
     run = run_with(FIXTURE / "rollouts.jsonl", at=125)
     view = build_rollouts(Snapshot(run, 125))
