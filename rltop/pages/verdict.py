@@ -186,7 +186,7 @@ def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Gly
     builder = RowBuilder(width, glyphs).add(" ").left("evidence" if verdict.evidence else "key", _LABEL, "dim")
     if verdict.key:
         target = Target(TargetKind.METRIC, verdict.key, stream=view.stream)
-        builder.add(clip_middle(Label.of(verdict.key).display, max(8, width - 40)), "key", target)
+        builder.add(clip_middle(Label.of(verdict.key).display, max(width - 40, min(24, builder.room))), "key", target)
     elif not verdict.evidence:
         return []
     rows = []

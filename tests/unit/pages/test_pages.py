@@ -490,6 +490,8 @@ def test_the_evidence_of_an_alert_names_its_key_once() -> None:
     ):
         run.verdicts = (a_verdict("O1", key=key, evidence=(Evidence(name, 9.55), noise)),)
         assert f"evidence   {said}" in text_of(paint_verdict(build_verdict(Snapshot(run), "O1"), 120, UNICODE))
+    narrow = text_of(paint_verdict(build_verdict(Snapshot(run), "O1"), 40, UNICODE))
+    assert "evidence   actor/grad_norm\n            gradient norm 9.55" in narrow, "the key has room"
     run.verdicts = (a_verdict("O1", key="actor/grad_norm", evidence=()),)
     text = text_of(paint_verdict(build_verdict(Snapshot(run), "O1"), 120, UNICODE))
     assert "key        actor/grad_norm\n" in text, "of a past step the numbers are not kept"
