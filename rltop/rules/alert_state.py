@@ -210,7 +210,10 @@ class AlertState(Cloned):
         far, standing = _CLEARLY * beyond(finding), self.standing
         if far > self._loud:  # noqa: PLR1730 - twice as fast as max(), and this is asked of all that stands
             self._loud = far
-        if not (standing.side and standing.is_within(finding, or_alike=True)) and not isinstance(standing, Departure):
+        base, line = finding.baseline, finding.threshold
+        is_back = base is not None and line is not None and (finding.value - line) * (line - base) < 0.0
+        is_within = standing.is_within(finding, or_alike=True) if standing.side else is_back
+        if not is_within and not isinstance(standing, Departure):
             # Otherwise the baseline of a later finding may have learned what it is compared with.
             self.finding, self.finding_record = finding, record
 

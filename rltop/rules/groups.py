@@ -22,8 +22,7 @@ from rltop.stats.rolling import Frozen, Window, median_of, rise_and_error
 from rltop.units import number, percent
 
 _HALF, _GAP, _FEW = 0.5, 0.1, 5
-_LATELY = 20
-_OFTEN = (8, 10)
+_LATELY, _OFTEN = 20, (8, 10)
 _NEARLY, _TOP_TENTH = 0.9, 0.1
 _COSTS = {"time_step": "step time", "total_tokens": "tokens"}
 """What measures the compute of a step, best first; else every batch costs the same."""

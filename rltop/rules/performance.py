@@ -441,12 +441,10 @@ def _stage_of(slow: Sequence[_Slow], added: float) -> str:
     """The stage in which most of what slow steps add lies; empty where none is known."""
     found, last = ("", 0.0), slow[-1].seen
     for name in (*[each for each in _SYNC if each in last.values], *last.stages):
-        times = [
-            (seen.values if name in _SYNC else seen.stages).get(name, 0.0)
-            for one in slow
-            for seen in (one.seen, one.usual)
+        both = [
+            (at.values if name in _SYNC else at.stages).get(name, 0.0) for one in slow for at in (one.seen, one.usual)
         ]
-        grown = median_of([now - before for now, before in zip(times[::2], times[1::2], strict=True)])
+        grown = median_of([now - before for now, before in zip(both[::2], both[1::2], strict=True)])
         found = max(found, (name, grown), key=lambda one: one[1])
     return found[0] if found[1] > _MOST * added else ""
 

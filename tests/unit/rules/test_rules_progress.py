@@ -175,6 +175,8 @@ def test_g2_counts_what_is_discarded_a_step_and_takes_the_differences_of_a_total
     for key in ("fully_async__count__dropped_stale_samples", "discarded_samples"):
         assert told("G2", **{key: lambda step: 40 * step}) == []
     assert told("G2", fully_async__count__dropped_stale_samples=lambda step: 5_000 + step // 30) == []
+    generated = {"fully_async__rollouter__step_generated_samples": lambda step: 50}
+    assert told("G2", fully_async__count__dropped_stale_samples=lambda step: 5_000, **generated) == []
 
 
 @each_row("size", [1, 64])
