@@ -122,7 +122,7 @@ class PartTraded(Detector):
         line = self.thresholds["warn"] * part.best
         if part.best <= 0.0 or value >= line or level >= line:
             return None
-        is_real = part.best - level > self.thresholds["sigmas"] * part.noise
+        is_real = part.best - level > self.thresholds["sigmas"] * max(part.noise, MAD_TO_SIGMA * window.mad)
         if not is_real or reward <= part.reward + self.thresholds["gain"] * abs(part.reward):
             return None
         return 1.0 - level / part.best, level, part.best

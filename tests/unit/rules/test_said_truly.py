@@ -88,6 +88,15 @@ def test_a_gradient_that_overflows_while_fp16_looks_for_its_scale_is_a_note_and_
     assert never.events == [], "it has never been a number"
 
 
+def test_a_component_that_scatters_is_not_traded_off() -> None:
+    brevity = (0.08, 0.02, -0.1, 0.0, 0.08, -0.3, 0.03, -0.05, 0.08, -0.2)
+    engine = Engine(play(1, reward_mean=0.5).rules.identity)
+    for one in series(160, reward_mean=lambda r: noisy(0.3 + r / 200, 0.05)(r)):
+        parts = {"format": 0.5, "brevity": brevity[one.record % 10] if one.record > 60 else 0.08}
+        engine.observe(one._replace(instances={"reward_component": parts}))
+    assert alarms(engine, "R10") == []
+
+
 def test_a_critic_that_never_explained_anything_has_no_best_to_compare_with() -> None:
     engine = Engine(play(1, Algorithm.PPO, traits={"has_critic": True}).rules.identity)
     for one in series(200, explained_var=0.0, reward_mean=noisy(0.5), value_loss=noisy(3.0)):
