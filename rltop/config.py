@@ -37,14 +37,11 @@ class Config(NamedTuple):
 
     Attributes:
         ingest: how rows are read, how much is kept, which rules judge with which thresholds.
-        ui: how the screen looks and which keys it takes.
         color: `auto`, `always` or `never`; for output that is not the screen.
         has_no_color: whether NO_COLOR is set, or the terminal is a plain one, which `auto` obeys.
-        file: the config file that was read, or None.
         origins: setting → where its value came from; absent: the default.
         read_again: settles everything anew, from the same flags; None where nobody wants that.
         live: sources that the config file names, see `settings.LIVE_LISTS`.
-        values: setting → what it is.
         lost_rules: file → what it says of rules and has no effect any more, a line each.
         waiting: settings that were changed while the program runs and hold from the next start on.
     """
@@ -96,9 +93,8 @@ def is_console(environ: Mapping[str, str]) -> bool:
 def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_path: Path | None = None) -> Config:
     """Read the config file and settle every option.
 
-    A flag wins over the environment, which wins over the file, which wins over
-    the default. `config_path` wins over `RLTOP_CONFIG`, which wins over
-    `$XDG_CONFIG_HOME/rltop/config.toml`; only the last one may be missing.
+    A flag wins over the environment, which wins over the file, which wins over the default. `config_path` wins over
+    `RLTOP_CONFIG`, which wins over `$XDG_CONFIG_HOME/rltop/config.toml`; only the last one may be missing.
 
     Raises:
         ConfigError: names the place, the key and the remedy.

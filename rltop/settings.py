@@ -1,8 +1,7 @@
 """The table of settings (`settings.txt`), their sources and validation.
 
-The config file, the environment variables, the flags and docs/config.md all follow
-from this table. What a setting does is defined by each layer's options and by
-`config`, which assembles them.
+The config file, the environment variables, the flags and docs/config.md all follow from this table. What a setting does
+is defined by each layer's options and by `config`, which assembles them.
 """
 
 from __future__ import annotations

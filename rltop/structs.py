@@ -128,8 +128,7 @@ class Struct(metaclass=_StructType):
             shortest_s: float
             backoff: float = 2.0
 
-    `eq=False` compares and hashes by identity. `__post_init__` runs after the fields
-    are set. Subclasses add fields.
+    `eq=False` compares and hashes by identity. `__post_init__` runs after the fields are set. Subclasses add fields.
     """
 
     if TYPE_CHECKING:

@@ -15,7 +15,6 @@ class UiOptions(NamedTuple):
     """How the screen looks and which keys it takes.
 
     Attributes:
-        theme: name of a theme file, shipped or the user's own.
         themes_folder: the user's themes; None is the one of the XDG folder.
         has_colour: False where NO_COLOR is set.
         keymap: binding id → keys, comma separated, in Textual's spelling; ids are in docs/keys.md.

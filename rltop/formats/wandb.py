@@ -108,10 +108,9 @@ def _is_history(data: bytes, pos: int, end: int) -> bool:
 class BlockLogFramer:
     """Cuts a byte stream into records with their offsets.
 
-    A chunk that cannot be right (zeros, a wrong checksum, a length beyond the
-    block) may be one that is being written: framing waits at it, and
-    `resume_offset` says from where bytes may be given again. Once the next block
-    has begun, the rest of the block is counted as bad and framing goes on there.
+    A chunk that cannot be right (zeros, a wrong checksum, a length beyond the block) may be one that is being written:
+    framing waits at it, and `resume_offset` says from where bytes may be given again. Once the next block has begun,
+    the rest of the block is counted as bad and framing goes on there.
 
     Args:
         magic: what a file begins with; not looked for when reading begins later.

@@ -32,14 +32,12 @@ class Where(NamedTuple):
     """Where a job is.
 
     Attributes:
-        phase: in words, or None.
         phase_key: one of `lines.PHASES`, or None.
         since: when the phase began; of a job that has ended, when it did.
         usual_s: what the phase, or a step where no phase is seen, usually takes in this run.
         cause: what the job died of, or what is bad by definition, such as an engine that hangs.
         limit: what the time limit of the job means for it, or why it waits, in words.
         ends_s: when that limit is, or None.
-        gpus: what the job has been given, or None.
         checkpoint: step of the last one that lies beside the run, or None.
         log: the file that tells the phases, whatever tells the one that is open.
         stepped_s: when the newest step ended, or None.

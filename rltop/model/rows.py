@@ -46,9 +46,8 @@ def spelled(character: str) -> str:
 class Label(NamedTuple):
     """Text from outside, made harmless once.
 
-    `raw` is what the trainer wrote; `display` has every control, format and
-    bidirectional character replaced by its escape, so that it cannot move the
-    cursor, change colours or reorder the line.
+    `raw` is what the trainer wrote; `display` has every control, format and bidirectional character replaced by its
+    escape, so that it cannot move the cursor, change colours or reorder the line.
     """
 
     raw: str
@@ -158,9 +157,8 @@ class Counts(Struct, frozen=False):
     are the numbers of the newest bad lines of which nothing could be used; `unread_lines` have a step and a number in
     no form that is read, `first_unread` is one; `cut_streams` are compressed and end before their end, and while
     `is_cut_off` what stands at the end of one is no bad line; `first_stepless` is what stands in the first row without
-    a step, and `missed_key` the key that a person has named for the step and that it lacks;
-    `bar` says how far a bar of training steps is;
-    `unreadable_files` belong to the stream and could not be read, `first_unreadable` names one and says why.
+    a step, and `missed_key` the key that a person has named for the step and that it lacks; `bar` says how far a bar of
+    training steps is; `unreadable_files` belong to the stream and could not be read, `first_unreadable` is one and why.
     """
 
     lines: int = 0

@@ -437,13 +437,11 @@ _ALARMS = frozenset({EventState.FIRING, EventState.ESCALATED})
 class Event(NamedTuple):
     """One transition of one rule, in the order of the file.
 
-    `stream` names the stream of the run whose records and steps it counts in; "" is
-    the main one. `since_step` is where what the rule speaks of began, which is
-    before the record that established it; None for a fact. `metric` and `key` are what
-    the message speaks of, by its canonical name and by the trainer's key, where it is one.
-    `is_provisional`: of the newest row, which may still change. `incident` is the number
-    of the incident that an alarm belongs to; 0 for everything else. `part` is the id of the
-    part of the rule that says so; "" where it is the rule itself.
+    `stream` names the stream of the run whose records and steps it counts in; "" is the main one. `since_step` is where
+    what the rule speaks of began, which is before the record that established it; None for a fact. `metric` and `key`
+    are what the message speaks of, by its canonical name and by the trainer's key, where it is one. `is_provisional`:
+    of the newest row, which may still change. `incident` is the number of the incident that an alarm belongs to; 0 for
+    everything else. `part` is the id of the part of the rule that says so; "" where it is the rule itself.
     """
 
     record: int

@@ -55,7 +55,6 @@ class HeaderView(NamedTuple):
         dialect: whose keys, empty while unknown.
         algorithm: what is being trained, empty while unknown.
         generation: that it runs beside the training, and how stale samples may be; empty where it does not.
-        step: the newest step, or None.
         cursor: the step on the screen where the time cursor is set, else None.
         behind_bytes: how much has been written and not read yet, where that is worth a word.
         downsampled: first and last step of those whose mean stands for it in memory; None where it stands alone.

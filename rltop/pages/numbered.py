@@ -59,7 +59,6 @@ class NumberedView(NamedTuple):
         step: the newest at which one was logged.
         keys: the trainer's, by number.
         values: the newest ones in the metric's unit, by number.
-        middle: the median.
         sigma: their spread as a standard deviation: MAD × 1.4826.
     """
 

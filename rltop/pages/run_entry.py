@@ -33,8 +33,6 @@ class RunEntry:
         path: where it is read from; tells runs of one name apart.
         dialect: whose keys, empty while unknown.
         algorithm: what is being trained, empty while unknown.
-        step: the newest one, or None.
-        age_s: age of the newest record, or None.
         loading: fraction of the history that was read, None when complete.
         verdict: what a run died of; else the title of the worst active alert, empty without one.
         worst: the worst alert that is over, where it was worse than the active ones; None without one.

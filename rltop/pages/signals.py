@@ -40,9 +40,7 @@ class SignalReading(NamedTuple):
     Attributes:
         point: newest finite value at or before that step, in the metric's unit.
         baseline: what it is compared with, or None while nobody can say.
-        threshold: that of an active alert, or None.
         level: NO_DATA without a value, else the worst that a rule says of it, else OK.
-        verdict: the rule's verdict behind the level, or None.
         mark: the newest value that was not finite, at or before the step.
         mark_count: how many values were not finite, over the whole run.
         nonfinite_since: first of the values that were not finite after the newest finite one.

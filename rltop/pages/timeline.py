@@ -92,8 +92,7 @@ class Timeline(NamedTuple):
         families: every family of the log, in the same order.
         first, last: the steps that the axis spans.
         old: numbers of the events on steps that a later restart went back behind.
-        steps: of events in another stream, by their number: the step of the run at
-            that time, or None where nobody says when that was.
+        steps: of events in another stream, by number: the step of the run at that time, None where nobody dates it.
     """
 
     wanted: EventFilter

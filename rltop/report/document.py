@@ -33,11 +33,10 @@ _CLASS_KEYS = {"zero-variance": "no_contrast", "truncated": "cut"}
 def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
     """What `rltop check --json` prints.
 
-    `records` is the number of distinct training rows, `level` the worst active level at
-    the end, `worst` the worst at any time, `verdicts` the active alerts (firing or settled), and `events` every alert
-    transition in file order; INFO facts and transitions before the step `since` are left out. In a run with several
-    streams, a verdict or event of a secondary stream names it and uses its steps; `streams` has the progress of each,
-    `ranks` the slowest ranks.
+    `records` is the number of distinct training rows, `level` the worst active level at the end, `worst` the worst at
+    any time, `verdicts` the active alerts (firing or settled), and `events` every alert transition in file order; INFO
+    facts and transitions before the step `since` are left out. In a run with several streams, a verdict or event of a
+    secondary stream names it and uses its steps; `streams` has the progress of each, `ranks` the slowest ranks.
     """
     identity = snapshot.identity
     return {
@@ -164,9 +163,8 @@ def _ranks(snapshot: Snapshot) -> Document | None:
 def dumps(document: Document) -> bytes:
     r"""A document as indented JSON, UTF-8, without a last newline.
 
-    Keys and names come from outside: what UTF-8 cannot encode is escaped, and integers
-    beyond 64 bits become floats. Control characters and line separators are written as
-    `\uXXXX`, which every parser reads as the same text.
+    Keys and names come from outside: what UTF-8 cannot encode is escaped, and integers beyond 64 bits become floats.
+    Control characters and line separators are written as `\uXXXX`, which every parser reads as the same text.
     """
     return _written(document, 2)
 

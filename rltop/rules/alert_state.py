@@ -1,9 +1,8 @@
 """A rule over one segment: findings become an alert that begins, escalates, eases, settles and recovers.
 
-Owns persistence, warm-up, hysteresis and the end of an alert; what is found in a
-record is the detector's business, where a metric is that has left its level is
-`standing`'s. And one alert for a rule of several parts: which judge for themselves, and what is told is the worst level
-at which any of them stands.
+Owns persistence, warm-up, hysteresis and the end of an alert; what is found in a record is the detector's business,
+where a metric is that has left its level is `standing`'s. And one alert for a rule of several parts: which judge for
+themselves, and what is told is the worst level at which any of them stands.
 """
 
 from __future__ import annotations

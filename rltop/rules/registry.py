@@ -1,8 +1,7 @@
 """Every rule there is, and every part of one, read from `rules.txt`.
 
-Owns which settings of them make sense.
-A new rule is a row of that table, a detector in its family's file and a table in the
-TOML file beside it; a part of one is the same, and names the rule. A new family is a section and two such files.
+Owns which settings of them make sense. A new rule is a row of that table, a detector in its family's file and a table
+in the TOML file beside it; a part of one is the same, and names the rule. A new family is a section and two such files.
 Detectors are imported when the first run is judged that logs what they look at.
 """
 

@@ -320,16 +320,13 @@ class KeyParser(XTermParser):
 class GuardedDriver(LinuxDriver):
     """A driver that draws on the alternate screen which a guard already shows.
 
-    Leans on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes
-    `_file`, `fileno` and `input_tty`, its methods `_get_terminal_size` and
-    `run_input_thread`, which parses keys with `XTermParser` on a thread of its own until
-    `exit_event` is set, and the fact
-    that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`. Also on `process_message`, which sees on
-    its own thread every key and the message
-    `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, on `_app`,
-    and on `disable_input`, after which nobody reads such an answer: it joins
-    `_key_thread`, and throws away what is typed behind that.
-    Also on the `_queue` of `_writer_thread`, which holds 30 writes, after which the event loop would wait.
+    Leans on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes `_file`, `fileno` and `input_tty`,
+    its methods `_get_terminal_size` and `run_input_thread`, which parses keys with `XTermParser` on a thread of its own
+    until `exit_event` is set, and the fact that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`.
+    Also on `process_message`, which sees on its own thread every key and the message
+    `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, on `_app`, and on `disable_input`, after
+    which nobody reads such an answer: it joins `_key_thread`, and throws away what is typed behind that. Also on the
+    `_queue` of `_writer_thread`, which holds 30 writes, after which the event loop would wait.
     Also on `suspend_application_mode` and `resume_application_mode`, which end and begin both threads, and on
     `attrs_before`, the settings that it would restore. Its own answers to SIGTSTP and SIGCONT, set when it is made, end
     in an empty screen, and in a second thread that reads keys where nobody announced the stop. What was typed before it

@@ -56,11 +56,10 @@ def paint_early(
 ) -> bool:
     """Draw what `build` makes of the terminal's size; at first "reading …" if that takes long.
 
-    `build(width, height)` runs in a daemon thread that is not waited for beyond
-    the deadline: it must own whatever it touches, because it may still be at work long after this function has
-    returned. Rows that come late are drawn as long as nobody has taken the screen over. An error in it leaves the frame
-    empty: the same read is made again, and reported, by the application. Until the screen is taken over, the same
-    thread answers `q`.
+    `build(width, height)` runs in a daemon thread that is not waited for beyond the deadline: it must own whatever it
+    touches, because it may still be at work long after this function has returned. Rows that come late are drawn as
+    long as nobody has taken the screen over. An error in it leaves the frame empty: the same read is made again, and
+    reported, by the application. Until the screen is taken over, the same thread answers `q`.
 
     Args:
         build: makes rows for a width and a height in cells.

@@ -57,11 +57,10 @@ SLICE_BYTES = 4096
 class TerminalGuard:
     """Saves the terminal's state first and restores it last.
 
-    Use as a context manager around everything that draws, while there is one
-    thread. A signal is answered at once as long as nobody has registered with
-    `on_leave`; afterwards the registered callable is asked to end the program, and
-    the guard ends it itself if that takes longer than `GRACE_S`. `on_stop` is the
-    same for a job that is to be stopped, or was.
+    Use as a context manager around everything that draws, while there is one thread. A signal is answered at once as
+    long as nobody has registered with `on_leave`; afterwards the registered callable is asked to end the program, and
+    the guard ends it itself if that takes longer than `GRACE_S`. `on_stop` is the same for a job that is to be stopped,
+    or was.
 
     Attributes:
         is_lost: it went away: nothing can be written any more.

@@ -292,10 +292,9 @@ def _look(style: Style, system: ColorSystem) -> Look:
 class _CellUpdate(ChopsUpdate):
     """Writes the changed cells of a line and nothing else.
 
-    Leans on: `ChopsUpdate` keeps `chops` (per line: start of a strip → strip),
-    `chop_ends` (where each of them ends) and `spans` (line, first cell, end). Its
-    own method begins every line at the start of the strip. Also on `_color_system`
-    of a Rich console, the colours of the terminal.
+    Leans on: `ChopsUpdate` keeps `chops` (per line: start of a strip → strip), `chop_ends` (where each of them ends)
+    and `spans` (line, first cell, end). Its own method begins every line at the start of the strip. Also on
+    `_color_system` of a Rich console, the colours of the terminal.
     """
 
     def render_segments(self, console: Console) -> str:

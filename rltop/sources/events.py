@@ -20,9 +20,8 @@ from rltop.structs import NamedTuple, Struct
 class Chunk(NamedTuple):
     """Bytes of a file, cut anywhere: a line may go on in the next chunk.
 
-    Chunks of one generation follow each other without gap or overlap. Only a byte
-    order mark at the beginning and NUL bytes that never became data are left out;
-    `offset` stays the true one across both.
+    Chunks of one generation follow each other without gap or overlap. Only a byte order mark at the beginning and NUL
+    bytes that never became data are left out; `offset` stays the true one across both.
 
     Attributes:
         data: at least one byte.

@@ -505,9 +505,8 @@ HANGS_S = 0.1
 class LinkResolver:
     """Resolves the links of files, before it is known on which mount they lie.
 
-    Links may lead anywhere, so resolving them may hang like any read. One thread does it
-    for all files, so that a thousand need no thousand threads; where it has not moved for
-    `HANGS_S`, another one goes on with the rest.
+    Links may lead anywhere, so resolving them may hang like any read. One thread does it for all files, so that a
+    thousand need no thousand threads; where it has not moved for `HANGS_S`, another one goes on with the rest.
 
     Args:
         begin: resolves the links of a file and hands it over.

@@ -80,9 +80,8 @@ class LastRows(NamedTuple):
 def find_tail_start(fs: FileSystem, path: str, last: LastRows) -> tuple[int, bytes]:
     """Find where the last rows of a file begin, and read the head that is wanted with them.
 
-    Reads backwards in blocks, so the cost does not depend on the length of the
-    file. An unfinished last row comes on top of the others. Past `MAX_BYTES` from the end the earliest line start
-    seen so far is taken.
+    Reads backwards in blocks, so the cost does not depend on the length of the file. An unfinished last row comes on
+    top of the others. Past `MAX_BYTES` from the end the earliest line start seen so far is taken.
 
     Returns:
         Byte offset of the beginning of a row: 0 if the file has no more rows, its end if none begins in its last

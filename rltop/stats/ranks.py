@@ -338,7 +338,6 @@ class StageSummary(Struct):
 
     Attributes:
         ranks: rank → its median seconds, slowest first.
-        usual_s: median over the ranks.
         slowest: the rank that is slowest by its median.
         behind_s: its median minus `usual_s`.
         often: share of the steps in which it was the slowest of all, 0 to 1.

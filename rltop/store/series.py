@@ -1,7 +1,6 @@
 """Results of queries on the store: small frozen values.
 
-`NaN` in a series is a gap: nothing was logged on that step. A logged value that was not
-finite is a `Mark`.
+`NaN` in a series is a gap: nothing was logged on that step. A logged value that was not finite is a `Mark`.
 """
 
 from __future__ import annotations

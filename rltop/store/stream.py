@@ -157,9 +157,8 @@ class RawRow(NamedTuple):
 class Stream:
     """All rows of one writer.
 
-    `append` is the only way in. The rules take rows from `closed`, in file order: a row
-    is closed when a later step arrives or `finish` is called. `name` is empty for the main stream
-    of a run; without `options` the defaults hold.
+    `append` is the only way in. The rules take rows from `closed`, in file order: a row is closed when a later step
+    arrives or `finish` is called. `name` is empty for the main stream of a run; without `options` the defaults hold.
 
     Attributes:
         overwritten_rows: training rows that gave other values to most keys of a step than a row before them; parts of

@@ -1,7 +1,6 @@
 """ART: several rows per step (training, validation, checkpoints), by `train/`, `val/` and `loss/`.
 
-The idle times of trainer and rollout workers are seconds, although they stand under
-`throughput/`.
+The idle times of trainer and rollout workers are seconds, although they stand under `throughput/`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """open-instruct: `val/…` holds statistics of training, evaluations stand under `eval/`.
 
-`global_step` counts episodes, `training_step` is the step; utilisation is per cent;
-`objective/kl0_avg` to `kl3_avg` are four estimators of one KL, of which the third is
-positive and of low variance.
+`global_step` counts episodes, `training_step` is the step; utilisation is per cent; `objective/kl0_avg` to `kl3_avg`
+are four estimators of one KL, of which the third is positive and of low variance.
 """
 
 from __future__ import annotations

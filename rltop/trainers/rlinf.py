@@ -1,9 +1,8 @@
 """RLinf: reasoning and agents as a pipeline of workers, and embodied policies in simulators.
 
-One file per run of the trainer, and one per rank of each worker group where asked for.
-The three runners name the same quantities alike below `train/`, `actor/training/` and
-`critic/training/`. `clipped_ratio` is the mean of the ratio after clipping, not a share;
-`entropy_loss` is the mean entropy; `rollout_train_kl` is a mean absolute difference of
+One file per run of the trainer, and one per rank of each worker group where asked for. The three runners name the same
+quantities alike below `train/`, `actor/training/` and `critic/training/`. `clipped_ratio` is the mean of the ratio
+after clipping, not a share; `entropy_loss` is the mean entropy; `rollout_train_kl` is a mean absolute difference of
 log-probabilities.
 """
 

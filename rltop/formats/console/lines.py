@@ -1,11 +1,10 @@
 """Parses one line of a trainer's console output, if it is a metric line.
 
 Owns the spellings: `step:N - k:v - …`, `Step N: {…}`, `{'loss': …}`, `Step N | k:v`, `Step N | 3.21s | Loss 0.1`,
-`rollout N: {…}`, and those of loops that print one line a step: `step 10/500 | loss: 0.2 | …`,
-`[name] epoch=0 step=1 loss=0.2`, `[name] 10/500 | loss=0.2`,
-`Epoch:[1/2](30/975), loss: 0.2`, `<time> - name - INFO - loss: 0.2, …`, and what a progress bar says before its
-percentage or behind its pace. Everything is cut out with patterns; nothing that a log holds is ever evaluated. Knows
-nothing of files, steps that are not written, or records.
+`rollout N: {…}`, and those of loops that print one line a step: `step 10/500 | loss: 0.2 | …`, `[name] epoch=0 step=1
+loss=0.2`, `[name] 10/500 | loss=0.2`, `Epoch:[1/2](30/975), loss: 0.2`, `<time> - name - INFO - loss: 0.2, …`, and what
+a progress bar says before its percentage or behind its pace. Everything is cut out with patterns; nothing that a log
+holds is ever evaluated. Knows nothing of files, steps that are not written, or records.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Dumps of one file per step: veRL's JSON lines, TRL's parquet tables, prime-rl's episodes of verifiers.
 
-Owns which file is which step. A file is read when its step is asked for; of the
-others only the names are known. A line of an episode has a trace for each agent that took part: a graph of messages
-of which some were sampled. Sources: `verifiers/v1/{episode,trace,graph}.py` of verifiers 0.4,
-`src/prime_rl/monitors/file.py` of prime-rl.
+Owns which file is which step. A file is read when its step is asked for; of the others only the names are known. A line
+of an episode has a trace for each agent that took part: a graph of messages of which some were sampled. Sources:
+`verifiers/v1/{episode,trace,graph}.py` of verifiers 0.4, `src/prime_rl/monitors/file.py` of prime-rl.
 """
 
 from __future__ import annotations
