@@ -293,9 +293,9 @@ _LATE, _OVER = 2.5, 10
 """So many of the longest distance between slow steps without another, and records, end it: one may not be judged."""
 _SUMMED, _NEWEST = 300, 15
 """Records, and slow steps among them, over which the time lost is summed up at most."""
-_HELD = 0.5
-"""Part of a line, and of the way to it, at which a level holds: now and then one of few slow steps is not judged."""
-_SEVERAL = 3
+_HELD, _SEVERAL = 0.5, 3
+"""Part of a line, and of the way to it, at which a level holds: now and then one of few slow steps is not judged. And
+how many of them are told at least."""
 _EVALUATED = ("val_score", "val_loss", "val_acc", "val_best", "val_passk")
 
 
@@ -325,10 +325,9 @@ class SlowNowAndThen(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         seen, values = context.observation, context.values
         seconds = values.get("time_step", 0.0)
-        is_over = seen.record > self.until + _OVER
-        if self.slow and (is_over or (self.found is QUIET and "P1" in context.standing)):
+        if self.slow and (seen.record > self.until + _OVER or (self.found is QUIET and "P1" in context.standing)):
             # The latter: a block of slow steps is one slowdown.
-            self.slow, self.found = (), QUIET
+            self.slow, self.found, self.since = (), QUIET, None
         if self.start.is_final and seconds <= self.line and not self.slow:
             self.work.total = values.get("num_tokens")
             return QUIET if seconds > 0.0 else None
@@ -396,6 +395,7 @@ class SlowNowAndThen(Detector):
         ends = [self.slow[begin:] for begin in range(len(self.slow) + 1 - max(_SEVERAL, int(self.thresholds["n"])))]
         found = ((self._judge(end), end) for end in (ends[:1] if self.found.level > OK else ends))
         self.found, self.slow = next((one for one in found if one[0] is not QUIET), (QUIET, self.slow))
+        self.since = None if self.found is QUIET else self.since or (self.slow[0].seen.record, self.slow[0].seen.step)
         apart = [after.seen.record - before.seen.record for before, after in pairwise(self.slow)]
         self.until = seen.record + (int(_LATE * max(apart)) if self.found.level > OK else _SUMMED)
 

@@ -275,6 +275,7 @@ def test_p16_sees_one_slow_step_in_four() -> None:
     slow = lambda r: noisy(40.0, 0.05)(r) * (3.0 if r > 60 and r % 4 == 0 else 1.0)  # noqa: E731
     event = first(play(120, time_step=slow), "P16")
     assert event.record <= 76
+    assert event.since_step == 64
     assert not alarms(play(120, time_step=slow), "P1")
 
 

@@ -45,7 +45,7 @@ class OnePiece:
 
 def test_a_stream_says_how_long_its_history_will_take(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(f'{{"step": {step}, "loss": 0.5{" " * 180}}}\n' for step in range(3_000)))
+    path.write_text("".join(f'{{"step": {step}, "loss": 0.5{" " * 180}}}\n' for step in range(6_000)))
     clock = FakeClock()
     found = Found(str(path), name_of(str(path)), path.stat().st_size)
     run = Session([found], lambda each, last: DirectFeed(each, clock=clock, last=last), clock).runs[0]
