@@ -536,7 +536,7 @@ def sentence(state: AlertState, context: RuleContext) -> str:
     if _NOW in text:
         return said(state, state.finding._replace(value=now))
     worded = standing.worded(now, state.finding.value)
-    if f" {worded} " in f"{text} ":
+    if any(f" {worded}{end}" in f"{text} " for end in " :,;"):
         return text
     # Where the sentence has several metrics, the one that is meant is named.
     name = f"{standing.name} " if state.finding.extra or state.finding.words else ""
