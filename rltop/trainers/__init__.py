@@ -70,6 +70,7 @@ ALL: tuple[Dialect, ...] = (
     classic.RLLIB,
     classic.CLEANRL,
     classic.BASELINES,
+    classic.SPINNING_UP,
     GENERIC,
 )
 """Every dialect; where two match equally well, the earlier one wins."""

@@ -1,4 +1,4 @@
-"""Classic RL in simulators: Stable-Baselines3, RLlib, CleanRL, OpenAI Baselines and the monitor files of its tasks.
+"""Classic RL in simulators: Stable-Baselines3, RLlib, CleanRL, OpenAI Baselines, its monitor files, and Spinning Up.
 
 Their PPO is clipped and moves as robots' does, not as language models'; A2C, SAC, TD3 and DQN have neither a clip
 range nor a critic whose loss can be compared. Returns are per episode, and lengths count environment steps.
@@ -203,4 +203,30 @@ BASELINES = Dialect(
     hidden=("nupdates", "serial_timesteps", "total_timesteps", "TimestepsSoFar", "EpThisIter"),
     training_keys=(*_MEANS, "loss", "r"),
     traits=(TraitEvidence("has_critic", ("explained_variance", "misc/explained_variance", "ev")),),
+)
+
+SPINNING_UP = Dialect(
+    name="Spinning Up",
+    fingerprints=(
+        Fingerprint(Algorithm.PPO, all_of=("AverageEpRet", "LossPi", "ClipFrac"), weight=16),
+        Fingerprint(Algorithm.SAC, all_of=("AverageEpRet", "LossQ", "AverageLogPi"), weight=16),
+        Fingerprint(Algorithm.UNKNOWN, any_of=("AverageEpRet",), weight=9),
+    ),
+    aliases=spellings("""
+        reward_mean | AverageEpRet
+        reward_{max,min} | {Max,Min}EpRet
+        episode_len | EpLen
+        val_return | AverageTestEpRet
+        val_aux | TestEpLen
+        policy_loss PPO | LossPi
+        value_loss | LossV
+        action_entropy | Entropy
+        kl_old | KL
+        clip_frac | ClipFrac
+        time_elapsed | Time
+    """),
+    hidden=("StopIter", "DeltaLossPi", "DeltaLossV"),
+    training_keys=("AverageEpRet", "LossPi", "LossQ"),
+    traits=(TraitEvidence("has_critic", ("LossV",)),),
+    misleading=(("LossQ", _CRITIC),),
 )

@@ -19,6 +19,7 @@ SB3_TD3 = [*SB3, "train/actor_loss", "train/critic_loss", "train/n_updates"]
 SB3_DQN = [*SB3, "rollout/exploration_rate", "train/loss"]
 RLLIB = ["episode_reward_mean", "episode_len_mean", "timesteps_total", "time_this_iter_s", "episodes_total"]
 LEARNER = "info/learner/default_policy/learner_stats"
+SPINNING_UP = ["AverageEpRet", "MaxEpRet", "EpLen", "LossPi", "LossV", "Entropy", "KL", "ClipFrac", "StopIter", "Time"]
 CLEANRL = ["charts/episodic_return", "charts/SPS", "losses/approx_kl", "losses/clipfrac", "losses/value_loss"]
 
 
@@ -51,6 +52,9 @@ def read(identity: Identity, metric: str, raw: float) -> tuple[str, float]:
         (CLEANRL, "CleanRL", Algorithm.PPO),
         ([*CLEANRL[:2], "losses/td_loss", "losses/q_values"], "CleanRL", Algorithm.DQN),
         (["r", "l", "t"], "Baselines", Algorithm.UNKNOWN),
+        (SPINNING_UP, "Spinning Up", Algorithm.PPO),
+        (["AverageEpRet", "AverageTestEpRet", "LossQ", "LossPi", "AverageLogPi"], "Spinning Up", Algorithm.SAC),
+        (["AverageEpRet", "AverageTestEpRet", "LossQ", "LossPi"], "Spinning Up", Algorithm.UNKNOWN),
         (["mean 100 episode reward", "policy loss", "value loss", "kl"], "Baselines", Algorithm.UNKNOWN),
         (["mean 100 episode reward", "% time spent exploring", "episodes"], "Baselines", Algorithm.DQN),
         (["epsilon", "loss", "episode_reward"], "generic", Algorithm.DQN),
@@ -89,6 +93,10 @@ def test_the_entropy_loss_of_stable_baselines3_is_minus_the_entropy() -> None:
         (["r", "l", "t"], "episode_return", "r"),
         (["r", "l", "t"], "episode_len", "l"),
         (["mean 100 episode reward", "value loss"], "value_loss", "value loss"),
+        (SPINNING_UP, "reward_mean", "AverageEpRet"),
+        (SPINNING_UP, "reward_max", "MaxEpRet"),
+        (SPINNING_UP, "kl_old", "KL"),
+        (SPINNING_UP, "action_entropy", "Entropy"),
     ],
 )
 def test_what_the_keys_mean(keys: list[str], metric: str, key: str) -> None:
