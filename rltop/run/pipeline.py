@@ -292,7 +292,13 @@ class Pipeline:
         return beside(found)
 
     def _samples(self, keys: Sequence[str]) -> dict[str, Sequence[float]]:
-        return {key: self.stream.head(key).values[:SETTLE_ROWS] for key in keys}
+        """The first values of each key, or the newest of one that came after the first rows."""
+        found: dict[str, Sequence[float]] = {}
+        for key in keys:
+            first, newest = self.stream.head(key).values[:SETTLE_ROWS], self.stream.latest(key)
+            is_late = newest is not None and not any(map(math.isfinite, first))
+            found[key] = [newest.value] if newest is not None and is_late else first
+        return found
 
     # -- what a screen may show before all is judged ---------------------------------------------------------------
 

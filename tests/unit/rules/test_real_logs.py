@@ -448,6 +448,16 @@ def test_an_accuracy_of_three_is_no_accuracy_and_that_is_said_once() -> None:
     assert [event for event in judge.events if event.rule == "F6"] == []
 
 
+def test_an_accuracy_in_percent_that_comes_late_is_none() -> None:
+    late = {50: 61.0, 100: 62.0, 150: 63.0}
+    rows = [{"step": r, "loss": 1.0 + r % 3} | ({"val_accuracy": late[r]} if r in late else {}) for r in range(1, 200)]
+    found, judge = read(rows)
+    assert "val_acc" not in found.signals
+    assert [event.message for event in judge.events if event.rule == "F6"] == [
+        "val_accuracy of 61.0 is not eval accuracy: impossible; shown as logged"
+    ]
+
+
 def test_what_is_impossible_is_quoted_as_it_was_logged() -> None:
     _, judge = read([{"step": r, "loss": 1.0 + r % 3, "perf/mfu": 20_612.0} for r in range(1, 60)])
     assert [event.message for event in judge.events if event.rule == "F6"] == [
