@@ -206,10 +206,9 @@ def compare(old: Program, new: Program, rounds: int, only: str, *, has_wandb: bo
             Question("memory held (PSS), 5,000 rows", held(shown), "MB"),
         ]
         of_2000 = written(folder, 2_000, 10)
-        for rate in (1, 10):
-            asked_live = live(of_2000, rate)
-            questions.append(Question(f"{LIVE_S:.0f} s of live rows, {rate} a second", asked_live))
-            questions.append(Question(f"sent to the terminal, {rate} live rows a second", asked_live, "B/s"))
+        questions += [
+            Question(f"{LIVE_S:.0f} s of live rows, {rate} a second", live(of_2000, rate), "B/s") for rate in (1, 10)
+        ]
         if has_wandb:
             made.write_as(wandb := folder / "run-a.wandb", 5_000)
             questions.append(Question("all shown, `.wandb` of 5,000 rows", all_shown(wandb)))
@@ -218,19 +217,21 @@ def compare(old: Program, new: Program, rounds: int, only: str, *, has_wandb: bo
             if only not in question.name:
                 continue
             before, after = asked(question, (old, new), rounds)
+            rows = {}
+            if before.cpu_s:
+                rows[question.name] = compared(before.cpu_s, after.cpu_s, "{:.3f}")
+            if before.s:
+                rows[question.name] += compared(before.s, after.s, "{:.3f}")
             if question.unit:
-                cells = [f"{each.amount:,.1f} {question.unit}" for each in (before, after)]
-                cells += [f"**{after.amount / before.amount:.2f}**", "", "", ""]
-            else:
-                cells = [
-                    f"{before.cpu_s:.3f}",
-                    f"{after.cpu_s:.3f}",
-                    f"**{after.cpu_s / before.cpu_s:.2f}**",
-                ]
-                if before.s:
-                    cells += [f"{before.s:.3f}", f"{after.s:.3f}", f"{after.s / before.s:.2f}"]
-                cells += [""] * (6 - len(cells))
-            print(f"| {question.name} | {' | '.join(cells)} |", flush=True)
+                sent = f"{question.name}: sent" if rows else question.name
+                rows[sent] = compared(before.amount, after.amount, f"{{:,.1f}} {question.unit}")
+            for title, cells in rows.items():
+                print(f"| {title} | {' | '.join([*cells, *[''] * (6 - len(cells))])} |", flush=True)
+
+
+def compared(before: float, after: float, written_as: str) -> list[str]:
+    """Both figures and their ratio."""
+    return [written_as.format(before), written_as.format(after), f"**{after / before:.2f}**"]
 
 
 def quick(program: Program) -> None:

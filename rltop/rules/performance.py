@@ -289,8 +289,9 @@ _EVALUATIONS = 2
 _MOST, _DUE, _MUCH_LONGER = 0.5, 0.6, 1.5
 """Part of what slow steps add that lies in a stage, and of those due every so many records that are slow; and by what
 factor the longest is worth a word."""
-_LATE, _OVER = 2.5, 10
-"""So many of the longest distance between slow steps without another, and records, end it: one may not be judged."""
+_LATE, _OVER, _NOTHING = 2.5, 10, 0.01
+"""So many of the longest distance between slow steps without another, and records, end it: one may not be judged. A
+step that generates for so little of the time of slow ones has no rollout of its own."""
 _SUMMED, _NEWEST = 300, 15
 """Records, and slow steps among them, over which the time lost is summed up at most."""
 _HELD, _SEVERAL = 0.5, 3
@@ -365,8 +366,7 @@ class SlowNowAndThen(Detector):
 
     def _learn(self, seen: Observation, seconds: float, tokens: float | None) -> None:
         """The typical step at run start, and the threshold."""
-        start, thresholds = self.start, self.thresholds
-        was_known = start.value is not None
+        start, thresholds, was_known = self.start, self.thresholds, self.start.value is not None
         start.push(seconds)
         if tokens:
             self.per_token.push(seconds / tokens)
@@ -409,12 +409,12 @@ class SlowNowAndThen(Detector):
         # Without the longest: one long pause is not now and then.
         longest = max(taken, key=lambda one: one.seconds)
         mean = (sum([one.seconds for one in taken]) - longest.seconds) / (len(taken) - 1)
-        lost = (mean - typical) * len(taken)
-        share = lost / (lost + typical * max(ordinary + len(taken), thresholds["m"]))
+        share = (lost := (mean - typical) * len(taken)) / (lost + typical * max(ordinary + len(taken), thresholds["m"]))
         lines = ((WARN, thresholds["costs"]), (INFO, thresholds["info"]))
         held = [level for level, line in lines if share >= line * (_HELD if self.found.level >= level else 1.0)]
-        gen, before = newest.seen.values.get("time_gen", 0.0), newest.usual.values.get("time_gen", 0.0)
-        if not held or (gen > 0.5 * newest.seconds and before < 0.1 * gen):
+        gens = [(one.seen.values.get("time_gen", 0.0), one.usual.values.get("time_gen", 0.0)) for one in taken]
+        gen, before = [median_of(each) for each in zip(*gens, strict=True)]
+        if not held or (gen > 0.5 * mean and before < _NOTHING * gen):
             return QUIET  # the latter: the others generate nothing, this is the step with the rollout
         stage = _stage_of(taken, mean - typical)
         level = INFO if typical < thresholds["short_s"] or stage in _SYNC else held[0]

@@ -27,6 +27,14 @@ def test_a_lost_reward_makes_its_missing_spread_meaningless() -> None:
     assert not alarms(lost, "R2")
 
 
+def test_groups_without_contrast_leave_no_reward_to_be_bought_with_length() -> None:
+    longer = {"response_len_mean": lambda r: noisy(300.0 + 4.0 * max(0, r - 100))(r), "reward_mean": learning}
+    longer["val_score"] = lambda r: 0.4 if r % 10 == 0 else None
+    assert {"R8"} == {event.rule for event in alarms(play(300, **longer)) if event.rule in {"R8", "G1"}}
+    longer["zero_std_frac"] = lambda r: 0.95 if r > 80 else 0.1
+    assert {"G1"} == {event.rule for event in alarms(play(300, **longer)) if event.rule in {"R8", "G1"}}
+
+
 def test_a_note_is_shown_as_info_and_still_counts_for_composites() -> None:
     metrics = {"loss": step_up(0.05, 5.0, 81), "reward_mean": learning}
     assert {one.level for one in alarms(play(120, **metrics), "O5")} >= {Level.WARN}
