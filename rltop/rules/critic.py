@@ -10,7 +10,7 @@ from rltop.rules.context import RewardTrack, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding
 from rltop.stats.rolling import Frozen, Window, median_of
 
-_TINY, _TRIFLE = 1e-5, 1e-3
+_TINY, _TRIFLE, _HELD = 1e-5, 1e-3, 0.5
 _MIN_SAMPLES = 20
 _FEW = 8
 _EVERY = 5
@@ -48,13 +48,13 @@ class ExplainedVariance(Detector):
         thresholds = self.thresholds
         is_blind = self.best <= thresholds["blind"]
         self.since = self.first if is_blind else None
-        # A policy that learns all the same has a critic that is good enough, if it is not far worse than none.
-        worst = CRIT if not context.reward.has_gained else WARN if usual < thresholds["far"] else INFO
+        # A policy that learns has a critic that is good enough, unless far worse than none, or raised before.
+        gained = max(WARN if usual <= thresholds["far"] else INFO, self.holds)
+        worst = gained if context.reward.has_gained else CRIT
+        level = CRIT if value < thresholds["crit"] * (_HELD if self.holds == CRIT else 1.0) else WARN
         if is_blind and self.seen >= thresholds["never"]:
-            level = CRIT if value < thresholds["crit"] and worst == CRIT else WARN
-            return Finding(level, value, None, thresholds["blind"], (float(self.seen),))
+            return Finding(max(WARN, min(level, worst)), value, None, thresholds["blind"], (float(self.seen),))
         if value < thresholds["warn"]:
-            level = CRIT if value < thresholds["crit"] else WARN
             return Finding(min(level, worst), value, self.best, thresholds["warn"])
         if self.best > thresholds["good"] and usual < thresholds["lost"]:
             return Finding(min(WARN, worst), value, self.best, thresholds["lost"])

@@ -755,6 +755,19 @@ def test_a_critic_far_worse_than_none_stays_critical() -> None:
     assert the(engine, "C1").level is Level.CRIT
 
 
+@each_row(
+    ("worse", "noise", "level"),
+    [(-3.0, 0.08, Level.CRIT), (-1.0, 0.02, Level.WARN), (-0.8, 0.02, Level.WARN), (-0.3, 0.02, Level.INFO)],
+)
+def test_a_critic_worse_than_none_stands_while_the_reward_rises(worse: float, noise: float, level: Level) -> None:
+    """A noisy reward has gained only after the alert, another one before it."""
+    lost = lambda r: noisy(0.5 if r < 100 else worse, 0.1, 3)(r)  # noqa: E731
+    rising = lambda r: noisy(0.25 + 0.35 * r / 600, noise, 7)(r)  # noqa: E731
+    engine = play(600, Algorithm.PPO, traits={"has_critic": True}, explained_var=lost, reward_mean=rising)
+    assert the(engine, "C1").level is level
+    assert not {"eased", "resumed", "recovered"} & {state for _, state, _ in said(engine, "C1")}
+
+
 def test_a_copy_waits_for_what_was_silenced_without_the_original() -> None:
     whole = play(250, entropy=fallen(5), **LEARNING)
     rows = list(series(250, entropy=fallen(5), **LEARNING))
