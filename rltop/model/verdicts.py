@@ -390,8 +390,8 @@ class Verdict(NamedTuple):
 
     @property
     def quoted_baseline(self) -> Evidence | None:
-        """What it calls the baseline of its metric; None where it compares with something else."""
-        found = (one for one in self.evidence if one.name == "baseline" and one.value == self.baseline)
+        """What it calls the baseline of its metric, or the level before; None where it compares with something else."""
+        found = (one for one in self.evidence if one.value == self.baseline and (one.steps or one.name == "baseline"))
         return next(found, None)
 
     @property

@@ -198,7 +198,9 @@ def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
     stream, at = snapshot.stream, snapshot.at_step
     read = partial(_raw_beginning, stream, signal.key, at)
     first, baseline, steps = snapshot.part.memo.of_start(("beginning", signal.key), read) if at is None else read()
-    quoted = _quoted_baseline(snapshot.standing, signal)
+    # What is acknowledged or muted stands all the same.
+    standing = (*snapshot.standing, *snapshot.set_aside)
+    quoted = _quoted_baseline(sorted(standing, key=lambda verdict: verdict.urgency), signal)
     baseline = None if baseline is None else signal.read(baseline)
     if quoted is not None and quoted.value != baseline:
         baseline, steps = quoted.value, quoted.steps

@@ -18,7 +18,7 @@ from rltop.rules import applicability
 from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
 from rltop.rules.registry import PARTS
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, NOfM, RuleSpec, State
-from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, comes_home, is_absolute, quoted, stand, steps_behind
+from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, behind, comes_home, is_absolute, quoted, stand
 from rltop.structs import Cloned, NamedTuple
 
 SHOWN_RECORDS = 20
@@ -143,7 +143,7 @@ class AlertState(Cloned):
         incident: number of the incident that it belongs to; 0 for none.
         standing: where its metric stands, relative to what it was before.
         recovered_step, recovered_record: where it ended; the step is None while it is active.
-        behind: the baseline that it quotes, and the first and the last step of that, where known.
+        behind: the rule's baseline, the one that is told for it, and the first and the last step of that, where known.
     """
 
     __slots__ = (
@@ -178,7 +178,7 @@ class AlertState(Cloned):
         self.recovered_record = -1
         self.recovered_step: int | None = None
         self.standing = NOWHERE
-        self.behind: tuple[float | None, tuple[int, int] | None] = (None, None)
+        self.behind: tuple[float | None, float | None, tuple[int, int] | None] = (None, None, None)
 
     def clone(self) -> Self:
         twin = super().clone()
@@ -308,8 +308,9 @@ class AlertState(Cloned):
                 self.since_record, self.since_step = onset or (self.since_record, self.since_step)
                 if onset is not None and isinstance(self.standing, Departure):
                     self.standing.date(context.recent, self.since_record)
-        if (base := quoted(self.detector, finding, self.standing.usual).baseline) != self.behind[0]:
-            self.behind = base, steps_behind(self.detector, self.standing.judged, base, context, self.since_record)
+        base = quoted(self.detector, finding, self.standing.usual).baseline
+        if not was_alarm or base != self.behind[0]:
+            self.behind = behind(self.detector, self.standing, base, context, self.since_record)
         return self._event(context, state, level, said(self, finding))
 
     def _while_firing(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
@@ -378,8 +379,7 @@ class AlertState(Cloned):
         """Note the level at which the metric stays, so that leaving it again is told; the alert keeps its own."""
         standing.settle(self.since_step)
         self._better = 0
-        excuse = excuse_of(self.spec, standing, context)
-        if excuse:
+        if excuse := excuse_of(self.spec, standing, context):
             self._stand_at(INFO)
         return self._event(context, EventState.SETTLED, self.level, standing.settled_words + excuse)
 
@@ -453,9 +453,7 @@ class AlertState(Cloned):
 
     def is_shown(self, record: int) -> bool:
         """Whether the verdict is still visible after `record`."""
-        if self.level <= OK:
-            return False
-        return self.recovered_step is None or record - self.recovered_record < SHOWN_RECORDS
+        return self.level > OK and (self.recovered_step is None or record - self.recovered_record < SHOWN_RECORDS)
 
 
 def excuse_of(spec: RuleSpec, standing: Departure, context: RuleContext) -> str:
@@ -493,8 +491,7 @@ def beyond(finding: Finding) -> float:
     value, line = finding.value, finding.threshold
     if line is None or not value * line > 0.0:
         return math.inf
-    factor = value / line
-    return factor if factor >= 1.0 else line / value
+    return max(value / line, line / value)
 
 
 def _beside(state: AlertState, worse: Finding) -> Finding:
@@ -511,7 +508,7 @@ def _beside(state: AlertState, worse: Finding) -> Finding:
 
 def said(state: AlertState, finding: Finding) -> str:
     """The rule's headline for a finding, new or not, without a baseline that is as bad as what it is compared with."""
-    shown = quoted(state.detector, finding, state.standing.usual)
+    shown = quoted(state.detector, finding, state.standing.usual, state.behind)
     text = state.detector.headline(shown)
     if shown.baseline is None and finding.baseline is not None:
         text += "; no healthy baseline"
@@ -529,9 +526,8 @@ def sentence(state: AlertState, context: RuleContext) -> str:
             text += f"; {_NOW}{standing.worded(now, now)}"
         return text
     text = said(state, state.finding)
-    if state.recovered_step is not None or state.finding_record >= context.observation.record:
-        return text
-    if (now := standing.now(context.observation)) is None:
+    is_older = state.recovered_step is None and state.finding_record < context.observation.record
+    if not is_older or (now := standing.now(context.observation)) is None:
         return text
     if _NOW in text:
         return said(state, state.finding._replace(value=now))
@@ -545,9 +541,7 @@ def sentence(state: AlertState, context: RuleContext) -> str:
 
 def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -> Verdict:
     """An alert in words; only meaningful while `is_shown`."""
-    spec, (base, steps) = state.spec, state.behind
-    finding = quoted(state.detector, state.finding, state.standing.usual)
-    finding = finding._replace(steps=steps if finding.baseline == base else None)
+    spec, finding = state.spec, quoted(state.detector, state.finding, state.standing.usual, state.behind)
     names = spec.evidence if spec.measures else spec.evidence.on(metric)
     stands = VerdictState.SETTLED if state.is_settled else VerdictState.FIRING
     return Verdict(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Self
 
 from rltop.catalog.metrics import CATALOG, spoken_title
@@ -89,13 +89,9 @@ class JudgedValue(NamedTuple):
 
     def newest(self, recent: Sequence[Observation], record: int, most: int) -> list[float]:
         """The newest values from a record on, `most` at most, oldest first."""
-        found: list[float] = []
-        for each in reversed(recent):
-            if each.record < record or len(found) == most:
-                break
-            if (value := self.read(each)) is not None:
-                found.append(value)
-        return found[::-1]
+        since = takewhile(lambda one: one.record >= record, reversed(recent))
+        found = (value for one in since if (value := self.read(one)) is not None)
+        return list(islice(found, most))[::-1]
 
 
 class Before(NamedTuple):
@@ -189,22 +185,31 @@ def healthy(
     return None if is_ill else base
 
 
-def steps_behind(
-    detector: Detector, judged: JudgedValue | None, base: float | None, context: RuleContext, since: int
-) -> tuple[int, int] | None:
-    """The first and the last step of the values whose median a baseline is; None where that is not known.
+Behind = tuple[float | None, float | None, tuple[int, int] | None]
+"""The baseline of a rule, the one that is told instead, and the first and the last step of that, where known."""
 
-    Those before the record `since`, of the onset, where they can be.
-    """
+
+def behind(detector: Detector, standing: Standing, base: float | None, context: RuleContext, since: int) -> Behind:
+    """What is told for a baseline: where its values reach to the onset at `since`, the median of as many before it."""
+    judged = standing.judged
     if judged is None or base is None:
-        return None
+        return base, base, None
     first, before, newest = (
         [(one.step, value) for one in rows if (value := judged.read(one)) is not None]
         for rows in (context.first, [one for one in context.recent if one.record < since], context.recent)
     )
     held = (*medians_of(detector), *context.baselines.values())
     series = ((one, each) for one in held for each in ((first,) if isinstance(one, Frozen) else (before, newest)))
-    return next(((found[0][0], found[-1][0]) for one, each in series if (found := one.behind(base, each))), None)
+    found = next((found for one, each in series if (found := one.behind(base, each))), ())
+    if not found:
+        return base, base, None
+    told = base
+    if len(before) >= LEAST_VALUES and found[-1] > before[-1]:
+        found = before[-len(found) :]
+        told = median_of([value for _, value in found])
+    if isinstance(standing, Departure):
+        standing.told = told
+    return base, told, (found[0][0], found[-1][0])
 
 
 _HOME_SPREADS, _HOME_SHARE = 3.0, 0.25
@@ -271,15 +276,10 @@ _EARLY = 5
 _TWICE = math.log(2.0)
 _ABOUT = 0.05
 """Two estimates of one level that differ by no more are told as one."""
-_MOSTLY = 15
-_NEARLY = 0.8
+_MOSTLY, _NEARLY, _ELSEWHERE, _NEWEST, _NEW = 15, 0.8, 0.25, 10, 5
 _RETURNED, _AWAY = 0b111, 0b1111111111
 """The newest values, one bit each: so many back in a row are a return, so many away a departure."""
 _NEWEST_FLAGS = (1 << FLAT_VALUES) - 1
-
-
-_ELSEWHERE = 0.25
-_NEWEST, _NEW = 10, 5
 _MOST_OF_IT = 2 / 3
 """Part of the way, in logs, that a load must have grown by to be the cause of it."""
 
@@ -452,8 +452,6 @@ class Departure(Standing):
     def _newest(self, count: int) -> list[float]:
         return list(self._values)[-count:]
 
-    # -- back, and gone again ------------------------------------------------------------------------------------
-
     @property
     def is_mostly_back(self) -> bool:
         """Three quarters of the newest twenty are back: the others are noise."""
@@ -491,8 +489,6 @@ class Departure(Standing):
         """Take note that it left at an earlier record than was thought."""
         since = self.judged.split(recent, record)[1]
         self._count, self._early = len(since), tuple(since[:_EARLY])
-
-    # -- at another level ----------------------------------------------------------------------------------------
 
     def stays(self, recent: Sequence[Observation], record: int) -> bool:
         """It stays at another level, as far as the values since the record of its onset tell.
@@ -598,8 +594,6 @@ class Departure(Standing):
         self._early = earlier._early
         return True
 
-    # -- in words ------------------------------------------------------------------------------------------------
-
     def load_words(self, recent: Sequence[Observation]) -> str:
         """The load that has grown with a time, or as a throughput fell, by most of the way; empty where none has."""
         if not self._loads or not self.before.is_positive or self.level <= 0.0:
@@ -659,11 +653,20 @@ def comes_home(spec: RuleSpec, detector: Detector, finding: Finding, context: Ru
     return len(since) <= LEVEL_RECORDS and home.is_way_back(finding, finding.baseline)
 
 
-def quoted(detector: Detector, finding: Finding, usual: float | None) -> Finding:
+def quoted(detector: Detector, finding: Finding, usual: float | None, known: Behind = (None, None, None)) -> Finding:
     """The finding as it is worded: beside an absolute line only the baseline from before the alert."""
-    if finding.baseline is None or not is_absolute(detector, finding):
+    if finding.baseline is not None and is_absolute(detector, finding):
+        finding = finding._replace(baseline=usual)
+    (base, told, steps), value, line = known, finding.value, finding.threshold
+    if finding.baseline is None or finding.baseline != base:
         return finding
-    return finding._replace(baseline=usual)
+    extra = finding.extra
+    if told and base and told != base:
+        is_past = line is not None and (value - line) * (value - line * told / base) > 0.0
+        if line is not None and is_past and any(math.isclose(line, own * base) for own in detector.thresholds.values()):
+            line *= told / base
+        extra = tuple([value / told if one == value / base else one for one in extra])
+    return finding._replace(baseline=told, threshold=line, steps=steps, extra=extra)
 
 
 def _unit(judged: JudgedValue) -> Unit:

@@ -423,6 +423,18 @@ def test_a_worse_past_stands_behind_a_milder_present() -> None:
     assert "COLLAPSE" not in build_overview(Snapshot(run)).sentence.text.raw
 
 
+def test_a_metric_has_the_baseline_of_its_alert_also_when_that_is_acknowledged() -> None:
+    level = lambda step: 0.43 if step < 152 else 0.25 if step < 160 else 0.02  # noqa: E731
+    rows = [(step, {"actor/entropy": level(step) * (1 + step % 7 / 100)}) for step in range(1, 201)]
+    run = run_of(verl_lines([(step, {**row, "critic/score/mean": 0.5 + step % 5 / 100}) for step, row in rows]))
+    (base,) = [one for verdict in run.verdicts for one in verdict.evidence if one.name == "median before"]
+    entropy = signal_of(Snapshot(run), "actor/entropy")
+    beginning = beginning_of(Snapshot(run), entropy)
+    assert (beginning.baseline, beginning.steps) == (base.value, base.steps)
+    run.set_aside, run.verdicts = run.verdicts, ()
+    assert beginning_of(Snapshot(run), entropy) == beginning
+
+
 def test_a_baseline_is_that_of_the_segment_and_of_what_was_known_at_the_step() -> None:
     lines = [json.dumps({"step": step, "loss": 1.0 + step / 100, "reward": 1.0}) for step in range(1, 61)]
     lines += [json.dumps({"step": step, "loss": 9.0, "reward": 1.0}) for step in range(40, 101)]

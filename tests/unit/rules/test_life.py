@@ -64,7 +64,7 @@ def test_a_settled_one_keeps_its_level() -> None:
     assert (kept.state, kept.level) == (VerdictState.SETTLED, Level.CRIT)
     assert "has stayed at 0.0" in kept.headline
     assert "(before: 0.25" in kept.headline
-    assert kept.headline.endswith("since step 81 (before: 0.251 nats)")
+    assert kept.headline.endswith("since step 81 (before: 0.255 nats)")
 
 
 def test_a_logged_load_excuses_a_step_time_that_has_settled_and_is_said() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import random
 import re
+from typing import Any
 
 import pytest
 from observations import alarms, every, first, identity, learning, noisy, play, series, step_up
+from tables import each_row
 
 from rltop.model import Action, Algorithm, EventState, Level, NonFinite, VerdictState
 from rltop.rules.engine import Engine
+from rltop.stats.rolling import median_of
 
 DEAD = {"reward_mean": 0.0, "grad_norm": 0.0, "zero_std_frac": 1.0, "lr": 1e-6, "response_len_mean": noisy(300.0)}
 
@@ -124,6 +127,26 @@ def test_a_length_has_one_baseline() -> None:
     numbers = {one.name: one.value for one in verdict.evidence}
     assert f"{numbers['median before']:.0f}" == base
     assert math.isclose(numbers["threshold"], 2 * numbers["median before"])
+
+
+@each_row(
+    ("rule", "name", "metrics"),
+    [
+        ("E1", "median before", {"entropy": lambda r: noisy(0.43 if r < 152 else 0.25 if r < 160 else 0.02)(r)}),
+        ("O1", "baseline", {"grad_norm": lambda r: noisy(0.35 if r < 140 else 2.9)(r)}),
+        ("O11", "baseline", {"kl_ref": lambda r: noisy(0.014 if r < 145 else 0.04 if r < 151 else 0.2 * (r - 150))(r)}),
+    ],
+)
+def test_a_baseline_ends_before_the_onset(rule: str, name: str, metrics: dict[str, Any]) -> None:
+    engine = play(200, **metrics, reward_mean=noisy(0.5, 0.05, 7))
+    (verdict,) = [one for one in engine.verdicts if one.rule == rule]
+    (base,) = [one for one in verdict.evidence if one.name == name]
+    assert base.steps is not None and base.steps[1] < verdict.since_step
+    (metric,) = metrics
+    assert base.value == median_of([metrics[metric](r) for r in range(base.steps[0], base.steps[1] + 1)])
+    assert verdict.baseline == base.value
+    assert verdict.settled is None or verdict.settled.before == base.value
+    assert all(f"{base.value:.3g}" in one.message for one in engine.events if one.rule == rule)
 
 
 def test_what_is_nearly_gone_does_not_crash_again() -> None:
