@@ -148,11 +148,11 @@ def _extended(identity: Identity, new: Sequence[str], samples: Mapping[str, Sequ
         traits = traits._replace(has_reference=True)
     signals = {**identity.signals, **in_order(touched)}
     own = {name: found for name, found in signals.items() if any(spelling.find(one.key) for one in found)}
-    found_now = _unclaimed(identity.dialect, identity.algorithm, new, own)
+    found_now = _unclaimed(identity.dialect, identity.algorithm, new, own, samples)
     if any(name in signals for name in found_now):
         # A metric that stood in already is looked up with all of its keys, as if they had come at once.
         before = [signal.key for name in found_now for signal in signals.get(name, ())]
-        found_now = _unclaimed(identity.dialect, identity.algorithm, (*dict.fromkeys(before), *new), own)
+        found_now = _unclaimed(identity.dialect, identity.algorithm, (*dict.fromkeys(before), *new), own, samples)
     signals |= found_now
     keys = (*identity.keys, *new)
     signals = _as_meant(signals, keys, identity.meant)
@@ -172,7 +172,7 @@ def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[
     ordered = tuple(dict.fromkeys(keys))
     dialect, algorithm = begun.dialect, begun.algorithm
     signals: dict[str, Sequence[Signal]] = {**in_order(spelling_of(dialect).signals(ordered, algorithm))}
-    signals |= _unclaimed(dialect, algorithm, ordered, signals)
+    signals |= _unclaimed(dialect, algorithm, ordered, signals, samples)
     signals = _as_meant(signals, ordered, begun.meant)
     signals, refused = _possible(_counted(signals, samples), samples, begun.refused)
     guesses = _guesses(dialect, ordered, signals, begun.meant)
@@ -211,12 +211,17 @@ def _waiting(dialect: Dialect, signals: Mapping[str, Sequence[Signal]]) -> dict[
 
 
 def _unclaimed(
-    dialect: Dialect, algorithm: Algorithm, keys: Sequence[str], known: Mapping[str, Sequence[Signal]]
+    dialect: Dialect,
+    algorithm: Algorithm,
+    keys: Sequence[str],
+    known: Mapping[str, Sequence[Signal]],
+    samples: Mapping[str, Sequence[float]],
 ) -> dict[str, Sequence[Signal]]:
     """Signals of keys that the trainer's own file says nothing of, by names that many loops or one other trainer use.
 
     Loops built on a trainer log keys of their own beside its keys, and those of other trainers. They
-    stand in for metrics that the trainer does not log; a metric that it logs has no second opinion.
+    stand in for metrics that the trainer does not log; a metric that it logs has no second opinion. MFU that stays
+    at 1 or below is a share, whatever that other trainer logs.
     """
     spelling = spelling_of(dialect)
     hidden = PatternSet(dialect.hidden)
@@ -230,6 +235,11 @@ def _unclaimed(
         free = [key for key in free if key not in taken]
     for name, signals in in_order(_shared().signals(free, algorithm)).items():
         found.setdefault(name, signals)
+    if "mfu" in found:
+        logged = [_finite(samples.get(one.key, ())) for one in found["mfu"]]
+        is_share = [max(values, default=math.inf) <= 1.0 for values in logged]
+        shares = zip(found["mfu"], is_share, strict=True)
+        found["mfu"] = tuple([one._replace(scale=1.0) if share else one for one, share in shares])
     return {name: signals for name, signals in found.items() if name not in known}
 
 

@@ -127,6 +127,21 @@ def test_an_average_is_of_the_metric_that_it_averages(key: str, metric: str) -> 
     assert [signal.key for signal in plain(["step", "total_loss", key]).signals[metric]] == [key]
 
 
+@each_row(
+    ("keys", "logged", "share"),
+    [
+        (["loss"], 0.42, 0.42), (["loss"], 42.0, 0.42),
+        (VERL_2024, 0.42, 0.42), (["mismatch_kl/all/mean"], 0.42, 0.0042),
+    ],
+)  # fmt: skip
+def test_mfu_of_a_borrowed_key_is_a_share_where_its_values_are_and_of_its_own_trainer_as_that_says(
+    keys: list[str], logged: float, share: float
+) -> None:
+    samples = {"perf/mfu": [logged, 0.9 * logged]}
+    for identity in (plain([*keys, "perf/mfu"], samples), with_keys(plain(keys), ["perf/mfu"], samples)):
+        assert identity.primary("mfu").read(logged) == pytest.approx(share)
+
+
 def test_lengths_without_aborted_answers_are_preferred() -> None:
     found = plain([*VERL_GRPO, "response_length_non_aborted/mean"])
     assert found.primary("response_len_mean").key == "response_length_non_aborted/mean"
