@@ -169,6 +169,11 @@ def is_training_key(key: str) -> bool:
     return not is_evaluation_key(key) and (key in _MEAN_OF_RUN or not is_bookkeeping_key(key))
 
 
+def is_gradient_norm(key: str) -> bool:
+    """Whether a null under a key is one that overflowed, also before it has ever been a number."""
+    return key.endswith("grad_norm") and "critic" not in key and not is_evaluation_key(key)
+
+
 def is_training_row(keys: Collection[str]) -> bool:
     """Whether a row is one of training: not of an evaluation alone, and no totals of a run that is over."""
     is_over = not _RUNTIME.isdisjoint(keys)

@@ -113,8 +113,9 @@ class NonFiniteValue(Detector):
         self.null_streaks = {name: self.null_streaks.get(name, 0) + 1 for name in nulls}
         self.loss_like.pass_over(marks, context)
         level = max(levels.values())
-        logged = [name for name in (*FATAL, *SERIOUS) if name in marks]
-        ranked = [name for name in logged if marks[name] is not NonFinite.NULL or name not in self.unseen]
+        # Strict JSON has no other word for a gradient that overflows while fp16 looks for its scale.
+        unseen = self.unseen.difference(("grad_norm",) if "loss" in values or "policy_loss" in values else ())
+        ranked = [name for name in (*FATAL, *SERIOUS) if name in marks and (name not in nulls or name not in unseen)]
         if level < WARN and (self.of_evaluation is not QUIET or "grad_norm" not in ranked):
             return self.of_evaluation
         if self._is_skipped(context, marks):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from rltop.model import GAP, Counts, NonFinite
+from rltop.model.keys import is_gradient_norm
 from rltop.structs import NamedTuple, Struct
 
 
@@ -128,17 +129,19 @@ class MarkRegister:
     """Marks by column, and which columns have ever held a number.
 
     Args:
+        keys: by column.
         is_training: by column: a loop that writes each key at each step leaves others null until it evaluates again.
     """
 
-    def __init__(self, counts: Counts, is_training: Sequence[int]) -> None:
-        self._counts, self._is_training = counts, is_training
+    def __init__(self, counts: Counts, keys: Sequence[str], is_training: Sequence[int]) -> None:
+        self._counts, self._keys, self._is_training = counts, keys, is_training
         self.numeric: set[int] = set()
         self._by_column: dict[int, _KeyMarks] = {}
 
     def accept(self, step: int, column: int, kind: NonFinite) -> bool:
         """Count what stood in a cell, and remember it if it counts; False for a null where nothing was measured."""
-        if kind is NonFinite.NULL and not (column in self.numeric and self._is_training[column]):
+        is_measured = column in self.numeric and self._is_training[column]
+        if kind is NonFinite.NULL and not (is_measured or is_gradient_norm(self._keys[column])):
             self._counts.null_values += 1
             return False
         self._counts.nonfinite_values += 1

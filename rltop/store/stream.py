@@ -180,7 +180,7 @@ class Stream:
         self._space = Columns(self.options.max_keys, self.counts)
         self.keys = self._space.keys
         self._columns = self._space.by_key
-        self._marks = MarkRegister(self.counts, self._space.is_training)
+        self._marks = MarkRegister(self.counts, self._space.keys, self._space.is_training)
         self._recalled: OrderedDict[int, Mapping[str, float]] = OrderedDict()
         self._joined_restarts: array[int] = array("q")
         self._must_restart = self._is_open = self._is_new_file = False

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from observations import alarms, every, first, identity, learning, noisy, play, series, step_up
+from observations import alarms, every, first, identity, judged, learning, noisy, play, series, step_up
 from tables import each_row
 
 from rltop.model import Action, Algorithm, EventState, Level, NonFinite, VerdictState
@@ -76,7 +76,10 @@ def test_losses_of_single_pairs_scatter_and_do_not_explode(seed: int) -> None:
 
 
 def test_a_gradient_that_overflows_while_fp16_looks_for_its_scale_is_a_note_and_so_is_a_null() -> None:
-    for marked, kind in (({1, 2, 3}, NonFinite.POS_INF), ({80}, NonFinite.NULL)):
+    for marked, kind in (
+        ({1, 2, 3}, NonFinite.POS_INF), ({1, 2, 3}, NonFinite.NULL), (set(range(1, 101)), NonFinite.NULL),
+        ({80}, NonFinite.NULL),
+    ):  # fmt: skip
         engine = Engine(play(1, grad_norm=0.3, loss=0.1).rules.identity)
         for one in series(100, grad_norm=noisy(0.3), loss=noisy(0.1), lr=1e-6):
             values = {name: value for name, value in one.values.items() if name != "grad_norm"}
@@ -85,10 +88,17 @@ def test_a_gradient_that_overflows_while_fp16_looks_for_its_scale_is_a_note_and_
         told = [(event.rule, event.level, event.step) for event in engine.events if event.state is EventState.FIRING]
         assert told == [("L1", Level.INFO, min(marked))]
         assert alarms(engine) == []
-    never = Engine(play(1, grad_norm=0.3, loss=0.1).rules.identity)
-    for one in series(100, loss=noisy(0.1), lr=1e-6):
-        never.observe(one._replace(nonfinite={"grad_norm": NonFinite.NULL}))
-    assert never.events == [], "it has never been a number"
+
+
+def test_nulls_for_gradients_of_updates_are_told_and_those_for_what_is_not_measured_are_not() -> None:
+    def told(nulls: int, *keys: str, **more: float | None) -> list[tuple[str, int]]:
+        rows = [{"loss": 0.1 + r % 3 / 100, "grad_norm": 0.3 + r % 5 / 100, "lr": 1e-6} for r in range(1, 61)]
+        events = judged([row | more | dict.fromkeys(keys if r < nulls else ()) for r, row in enumerate(rows)])
+        return [(one.rule, one.step) for one in events if one.state is EventState.FIRING and one.rule == "L1"]
+
+    assert told(3, "grad_norm") == told(60, "grad_norm") == [("L1", 1)]
+    assert told(60, eval_loss=None, reward_std=None, entropy=None) == []
+    assert told(60, "grad_norm", "loss", "lr", eval_loss=0.4) == [], "rows that update nothing"
 
 
 def test_a_component_that_scatters_is_not_traded_off() -> None:
