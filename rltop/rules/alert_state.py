@@ -509,7 +509,7 @@ def _beside(state: AlertState, worse: Finding) -> Finding:
 def said(state: AlertState, finding: Finding) -> str:
     """The rule's headline for a finding, new or not, without a baseline that is as bad as what it is compared with."""
     shown = quoted(state.detector, finding, state.standing.usual, state.behind)
-    text = state.detector.headline(shown)
+    text = state.detector.headline(shown).replace(" since the start", f" since step {state.since_step:,}")
     if shown.baseline is None and finding.baseline is not None:
         text += "; no healthy baseline"
     if state.standing.is_within(finding):
