@@ -205,7 +205,8 @@ class Discarded(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         values, thresholds = context.values, self.thresholds
         passed, cancelled = values.get("filter_pass_rate"), values.get("cancelled_frac")
-        found = [self._against_start(name, context) for name in _COUNTS if name in values]
+        counts = _COUNTS if passed is None else _COUNTS[1:]  # whose number the share that is left out is of
+        found = [self._against_start(name, context) for name in counts if name in values]
         if passed is None and cancelled is None:
             return worst(*found)
         flat = "filter_pass_rate", 0.0 if passed is None else 1.0 - passed, thresholds["warn"]
@@ -239,10 +240,7 @@ class FewSamples(Detector):
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         """Against the start; a last, shorter batch of an epoch comes alone."""
-        if not self.start.is_final:
-            self.start.push(value)
-            return QUIET
-        base = self.start.value or 0.0
+        base = (self.start.value if self.start.is_final else self.start.push(value)) or 0.0
         line = self.thresholds["warn"] * base
         return Finding(WARN, value, base, line) if value < line / self.hysteresis else QUIET
 

@@ -23,7 +23,7 @@ DIALECT = Dialect(
         grad_norm | loss/grad_norm
         lr | loss/learning_rate
         staleness_mean | train/steps_off_policy
-        stale_count | train/discarded_stale_groups
+        evicted_samples | train/discarded_stale_groups
         sample_count | data/step_num_groups_submitted
         time_step | time/step_wall_s
         time_update_actor | time/step_trainer_s

@@ -66,7 +66,7 @@ DIALECT = Dialect(
         time_tool_sample_mean | tools/aggregate/avg_runtime | tools/%/avg_runtime
         staleness_mean | num_steps_off_policy
         sample_version | model_step_mean
-        stale_count | stale_results_dropped
+        evicted_samples | stale_results_dropped
         throughput | learner_tokens_per_second_step | learner_tokens_per_second_overall
         throughput | perf/tokens_per_second_step
         gen_throughput | val/actor_tokens_per_second | actor_tokens_per_second

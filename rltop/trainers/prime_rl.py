@@ -87,7 +87,7 @@ _ALIASES = spellings("""
     time_gen | time/generate_completions
     staleness_mean | off_policy/mean | batch/off_policy_level/mean
     staleness_max | off_policy/max | Max Off-Policy | Max. Off-Policy Level
-    stale_count | off_policy/dropped
+    dropped_stale | off_policy/dropped
     num_tokens | progress/total_tokens
     mfu | MFU
     val_score | eval/%/effective/*/avg@* | eval/*/avg@* | val_reward/mean

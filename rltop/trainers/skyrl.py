@@ -32,7 +32,8 @@ _ALIASES = spellings("""
     reward_mean | reward/avg_raw_reward | loss/avg_raw_rewards
     reward_final | loss/avg_final_rewards
     reward_component | reward/avg_pass_at_*
-    zero_std_count | reward/num_zero_variance_filtered | async/num_groups_dropped
+    zero_std_count | reward/num_zero_variance_filtered
+    discarded_count | async/num_groups_dropped
     response_len_mean | generate/avg_num_tokens
     response_len_{max,min,std} | generate/{}_num_tokens
     time_gen_sample_{max,mean} | generate/trajectory_time_completion_{} | generate/trajectory_time_%_{}

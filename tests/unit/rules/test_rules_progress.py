@@ -170,13 +170,40 @@ def test_g2_counts_what_is_discarded_a_step_and_takes_the_differences_of_a_total
     (event,) = told("G2", fully_async__count__dropped_stale_samples=total)
     assert event.message.startswith("1.00 → 90.0 samples dropped as stale a step")
     (event,) = told("G2", discarded_samples=total)
-    assert event.message.startswith("1.00 → 90.0 rollouts discarded a step")
+    assert event.message.startswith("1.00 → 90.0 rollouts or groups discarded a step since step 101")
     # A total that grows as ever, and one that stands where it was, however high.
     for key in ("fully_async__count__dropped_stale_samples", "discarded_samples"):
         assert told("G2", **{key: lambda step: 40 * step}) == []
     assert told("G2", fully_async__count__dropped_stale_samples=lambda step: 5_000 + step // 30) == []
     generated = {"fully_async__rollouter__step_generated_samples": lambda step: 50}
     assert told("G2", fully_async__count__dropped_stale_samples=lambda step: 5_000, **generated) == []
+
+
+@each_row(
+    ("key", "is_total"),
+    [
+        ("off_policy/dropped", False), ("train/discarded_stale_groups", True),
+        ("stale_results_dropped", False), ("async/num_groups_dropped", False),
+    ],
+)  # fmt: skip
+def test_g2_reads_what_each_trainer_drops(key: str, is_total: bool) -> None:
+    rising, total = [], 0
+    for step in range(1, 201):
+        dropped = (1 if step < 100 else 90) + step % 2
+        total += dropped
+        rising.append({"loss": 0.1, "reward": 0.5, key: total if is_total else dropped})
+    (event,) = [event for event in told_of(rising) if event.rule == "G2"]
+    assert (event.level, event.step, event.since_step) == (Level.WARN, 104, 100)
+
+
+def test_g2_counts_no_groups_whose_share_is_logged_beside_them() -> None:
+    kept = lambda step: 1.0 if step < 100 else 0.85  # noqa: E731
+    assert told("G2", async__num_groups_dropped=lambda step: 0 if step < 100 else 23, async__keep_rate=kept) == []
+
+
+def test_g6_names_the_step_from_which_samples_are_few() -> None:
+    (event, *_) = told("G6", groups__num_trajs_after_filter=lambda step: 256 if step < 100 else 4)
+    assert event.message == "samples a step 256 → 4.00 since step 100"
 
 
 @each_row("size", [1, 64])
