@@ -200,8 +200,8 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
     chain = chain_of(verdict.said_by, verdict.family)
     reader.knows_decay = chain is not None and chain.name == "stuck"
     told = story(verdict) if verdict.family == "collapse" else None
-    reader.dated = {} if told is None else {mover.metric: mover.step for mover in told.movers}
-    subject = _subject(snapshot, verdict, reader)
+    reader.dated, reader.is_told = _dates(snapshot, verdict, reader), told is not None
+    subject = _subject(snapshot, verdict, reader, told)
     links: list[ChainLink] = []
     missing: list[str] = []
     for link in links_of(verdict):
@@ -233,7 +233,21 @@ def _markers(snapshot: Snapshot, frame: Frame | None, verdict: Verdict) -> tuple
     return read_markers(snapshot, frame.first, last, verdict.metric or verdict.key)
 
 
-def _subject(snapshot: Snapshot, verdict: Verdict, reader: _ValueReader) -> ChainLink | None:
+def _dates(snapshot: Snapshot, verdict: Verdict, reader: _ValueReader) -> Mapping[str, int]:
+    """The steps at which the gravest alerts around date other metrics, by key, or by metric where that is all known."""
+    around = sorted((*snapshot.standing, *snapshot.set_aside), key=lambda one: one.urgency)
+    near = [one for one in around if one.is_active and one.stream == verdict.stream and reader.is_near(one.since_step)]
+    found: dict[str, int] = {}
+    for one in near:
+        if one.family == "collapse" and (told := story(one)) is not None:
+            found |= {mover.metric: mover.step for mover in told.movers}
+        else:
+            found.setdefault(one.key or one.metric, one.since_step)
+    own = () if verdict.family == "collapse" else (verdict.key, verdict.metric)
+    return {name: step for name, step in found.items() if name not in own}
+
+
+def _subject(snapshot: Snapshot, verdict: Verdict, reader: _ValueReader, told: Story | None) -> ChainLink | None:
     signals = () if snapshot.identity is None else snapshot.identity.signals.get(verdict.metric, ())
     own = next((signal for signal in signals if signal.key == verdict.key), None)
     if own is None and verdict.key and snapshot.stream.has(verdict.key):
@@ -243,9 +257,9 @@ def _subject(snapshot: Snapshot, verdict: Verdict, reader: _ValueReader) -> Chai
     if own is None:
         return None
     found = reader.link_of(own, _title(own, len(signals)), "")
-    if found.records is None or found.records <= 0 or reader.dated:
+    if found.records is None or told is not None:
         return found
-    # What an alert speaks of had left its range by its onset, however late that is clear.
+    # What an alert speaks of left its range at its onset, however early it moved or late that is clear.
     return replace(found, moved=structs.replace(found.moved, step=verdict.since_step), records=0)
 
 
@@ -261,6 +275,7 @@ class _ValueReader:
         self._steps: Sequence[int] = snapshot.stream.steps()
         self.knows_decay = True
         self.dated: Mapping[str, int] = {}
+        self.is_told = False
 
     def metric(self, link: Link) -> ChainLink | None:
         identity = self.snapshot.identity
@@ -280,13 +295,13 @@ class _ValueReader:
         """What the run itself has to say; None where it has nothing."""
         assert link.fact is not None
         if link.fact is Fact.RESTART:
-            near = [step for step in self.snapshot.stream.seen_restarts if self._is_near(step)]
+            near = [step for step in self.snapshot.stream.seen_restarts if self.is_near(step)]
             if not near:
                 return None
             moved = Movement(near[-1], is_known=True)
             return ChainLink(link.fact.value, link.question, None, moved, self.records_to(near[-1]))
         stream = self.snapshot.stream
-        bad = [(mark.step, key) for key in stream.keys for mark in stream.marks(key) if self._is_near(mark.step)]
+        bad = [(mark.step, key) for key in stream.keys for mark in stream.marks(key) if self.is_near(mark.step)]
         if not bad:
             return None
         step, key = min(bad, key=itemgetter(0))
@@ -295,7 +310,7 @@ class _ValueReader:
             ChainLink(link.fact.value, link.question, generic_signal(key), moved, self.records_to(step))
         )
 
-    def _is_near(self, step: int) -> bool:
+    def is_near(self, step: int) -> bool:
         steps = self._around.steps
         first = steps[max(0, self._around.split - LOOKBACK_RECORDS)] if steps else self.onset
         last = max(self.onset, steps[-1]) if steps else self.onset
@@ -321,7 +336,8 @@ class _ValueReader:
 
     def link_of(self, signal: Signal, title: str, question: str, *, has_line: bool = True) -> ChainLink:
         moved = self._movement(signal)
-        if (began := self.dated.get(signal.metric.name)) is not None:
+        began = self.dated.get(signal.key, self.dated.get(signal.metric.name))
+        if began is not None and (self.is_told or moved.step is not None or moved.is_drift):
             moved = structs.replace(moved, step=began, is_drift=False)
         found = ChainLink(title, question, signal, moved, None if moved.step is None else self.records_to(moved.step))
         return self._with_line(found) if has_line else found
@@ -338,7 +354,7 @@ class _ValueReader:
         if sum(map(math.isfinite, values[: self._around.split])) < LEAST_BEFORE and not self._around.is_approximate:
             # Logged too seldom for the rows around: all that is held.
             steps, values = self.snapshot.stream.series(signal.key)
-        marks = [mark.step for mark in self.snapshot.stream.marks(signal.key) if self._is_near(mark.step)]
+        marks = [mark.step for mark in self.snapshot.stream.marks(signal.key) if self.is_near(mark.step)]
         moved = movement(steps, values, self.onset, marks, until=self.snapshot.at_step, whole=whole_of(signal))
         has_moved = moved.step is not None or moved.is_drift
         is_set = signal.metric.name in _SET and not self.knows_decay
@@ -394,16 +410,14 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], verdict: 
         return f"not enough history before step {units.step(verdict.since_step)} to tell the order"
     has_moved = subject is not None and subject.records is not None
     name = _quoted(subject.title) if subject is not None and has_moved else _ONSET
-    origin = subject.records if subject is not None and subject.records is not None else 0
     gaps = sorted(
-        ((link.records - origin, i, link) for i, link in enumerate(links) if link.records is not None),
-        key=lambda one: one[:2],
+        ((link.records, i, link) for i, link in enumerate(links) if link.records is not None), key=itemgetter(0, 1)
     )
     moved = [(gap, link) for gap, _, link in gaps if _is_clear(link)]
     faint = [(-gap, link) for gap, _, link in gaps if not _is_clear(link) and gap < -TOGETHER_RECORDS]
     drifting = [link.title for link in (*((subject,) if subject is not None else ()), *links) if link.moved.is_drift]
     if moved:
-        text = _order(moved, faint, name, origin)
+        text = _order(moved, faint, name)
     elif drifting and not gaps:
         text = "no sudden change in any related metric"
     else:
@@ -438,16 +452,12 @@ def _order(
     moved: Sequence[tuple[int, ChainLink]],
     faint: Sequence[tuple[int, ChainLink]],
     name: str,
-    origin: int,
 ) -> str:
     """Which of the clear moves came before the subject's, with it, after it; gaps in records, rising.
 
     Args:
         faint: those before it that may be chance, as records before it.
-        origin: records from the onset to where the subject moved, negative before it.
     """
-    # The rows count from the onset: where the subject moved before it, so did what moved with the subject.
-    dated = f", {units.counted(-origin, 'record')} before the alert" if origin < -TOGETHER_RECORDS else ""
     before = [(-gap, link) for gap, link in moved if gap < -TOGETHER_RECORDS]
     together = [link.title for gap, link in moved if abs(gap) <= TOGETHER_RECORDS]
     after = [link.title for gap, link in moved if gap > TOGETHER_RECORDS]
@@ -462,17 +472,15 @@ def _order(
         moved_words = (
             f"{_listed([*together, name])} moved together" if is_named else f"{_listed(together)} moved with {name}"
         )
-        what = f"{moved_words}{dated}: no telling which came first"
+        what = f"{moved_words}: no telling which came first"
         beside = [link.signal for gap, link in moved if abs(gap) <= TOGETHER_RECORDS]
         if any(signal is not None and signal.metric.name in _SET for signal in beside):
             what += "; the learning rate is a setting, so it did not follow"
         if faint:
             return f"{_faint_before(faint, name)}; {what}"
-        return f"nothing moved before it; {what}" if after and not dated else what
+        return f"nothing moved before it; {what}" if after else what
     if faint:
         return f"{_faint_before(faint, name)}; {_listed(after)} followed"
-    if dated:
-        return f"{name} itself moved{dated}; {_listed(after)} followed"
     did = "" if name == _ONSET else " did"
     return f"none of these metrics moved before {name}{did}; {_listed(after)} followed"
 

@@ -283,15 +283,39 @@ def test_the_part_of_a_reward_that_fell_is_the_subject() -> None:
     assert (view.subject.title, view.subject.signal and view.subject.signal.key) == ("right", "rewards/right/mean")
 
 
-def test_a_row_that_says_before_is_never_told_that_nothing_moved_before() -> None:
-    # The reward itself moved four records before its rule dates it, and other metrics with it.
-    view = chain(trl_run(reward=ONSET - 4, entropy=ONSET - 4, mean_length=ONSET + 6))
-    assert by_title(view)["entropy"] == pytest.approx(-4, abs=1)
-    assert "nothing moved before" not in view.conclusion
-    assert "4 records before the alert" in view.conclusion
-    alone = chain(trl_run(reward=ONSET - 9, entropy=ONSET - 5))
-    assert "none of these metrics moved before" not in alone.conclusion
-    assert "reward itself moved, 9 records before the alert" in alone.conclusion
+@each_row(("early", "other"), [(4, 4), (9, 5)])
+def test_a_symptom_does_not_move_before_its_own_onset(early: int, other: int) -> None:
+    view = chain(trl_run(reward=ONSET - early, entropy=ONSET - other, mean_length=ONSET + 6))
+    assert view.subject is not None
+    assert (view.subject.moved.step, view.subject.records) == (ONSET, 0)
+    assert by_title(view)["entropy"] == pytest.approx(-other, abs=1)
+    assert view.conclusion.startswith(f"entropy moved {other} records before reward")
+
+
+def test_every_page_of_an_incident_has_the_steps_at_which_the_rules_date_it() -> None:
+    dice = random.Random(5)
+
+    def row(step: int) -> dict[str, object]:
+        return FINGERPRINT | {
+            "step": step,
+            "grad_norm": (0.35 if step < ONSET else 2.9) * (1 + dice.gauss(0, 0.05)),
+            "entropy": (0.5 if step < ONSET + 3 else 0.25 if step < ONSET + 9 else 0.01) * (1 + dice.gauss(0, 0.02)),
+            "reward": (0.5 if step < ONSET + 6 else 0.04) + dice.gauss(0, 0.02),
+            "kl": (0.014 if step < ONSET + 4 else 0.05 if step < ONSET + 12 else 1.9) * (1 + dice.gauss(0, 0.05)),
+        }
+
+    run = run_of("".join(json.dumps(row(step)) + "\n" for step in range(1, 261)).encode())
+    alone = [one for one in run.verdicts if one.family != "collapse" and one.since_step >= ONSET]
+    since = {one.metric: one.since_step for one in reversed(alone)}
+    assert {"grad_norm", "entropy", "reward_mean"} <= since.keys()
+    for verdict in alone:
+        view = build_chain(Snapshot(run), verdict, 60)
+        assert view.subject is not None
+        assert view.subject.records == 0
+        for link in view.links:
+            if link.signal is not None and link.moved.step is not None and link.signal.metric.name in since:
+                assert link.moved.step == since[link.signal.metric.name], (verdict.rule, link.title)
+                assert link.records == link.moved.step - verdict.since_step
 
 
 def test_a_faint_move_before_is_not_nothing() -> None:
