@@ -335,8 +335,8 @@ class LossJump(Detector):
         return 0.0 < self.thresholds["alone"] * largest < value and median > 0.0
 
 
-_MOST_MARGIN, _EXPLODED = 100.0, 5.0
-"""Beyond the one ln(1 + exp(margin)) is the margin; gradients of so many times the first ones are no inverted pairs."""
+_MOST_MARGIN, _EXPLODED = 100.0, 3.0
+"""Beyond the one ln(1 + exp(margin)) is the margin. The weight of an inverted pair is at most twice that of chance."""
 _BACK, _STEEPER, _WOBBLE = 1.1, 1.2, 0.5
 """A loss within this multiple of its first value has come back to it; the steps of a climb against its first one."""
 
@@ -418,7 +418,7 @@ class LossDiverging(Detector):
             on_pairs = context.algorithm in ON_PAIRS
             self.is_logistic = on_pairs and abs(value - LN2) < NEAR_LN2
             self.first = LN2 if self.is_logistic else max(value, LN2) if on_pairs else value
-            self.start = self.steepest = self.first
+            self.start = self.steepest = value if self.is_logistic else self.first
             self.is_climb = not on_pairs
         if self.first <= 0.0:
             return None
@@ -427,6 +427,7 @@ class LossDiverging(Detector):
         if not self.is_logistic:
             self._note_climb(value)
         usual, line = self.level.median, self.thresholds["warn" if self.is_logistic else "times"] * self.first
+        self.since = (self.since or context.place) if self.is_logistic and max(value, usual) > line else None
         if self.is_climb or self.level.count < self.thresholds["records"] or usual <= line or value <= self.first:
             return QUIET
         margin = context.values.get("dpo_margin", context.values.get("rm_margin", 0.0))
@@ -434,7 +435,7 @@ class LossDiverging(Detector):
         if self.is_logistic and is_its_cost and context.values.get("grad_norm", 0.0) <= _EXPLODED * norm:
             return QUIET  # what preferring the rejected costs: the margin is below 0, which D8 tells
         began = "chance" if self.is_logistic else "first" if self.first == self.start else "most"
-        return Finding(WARN, usual, self.first, line, words=(began,))
+        return Finding(WARN, usual, self.start if self.is_logistic else self.first, line, words=(began,))
 
     def _note_climb(self, value: float) -> None:
         rise, self.last = value - self.last, value

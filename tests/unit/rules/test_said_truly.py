@@ -68,6 +68,24 @@ def test_a_preference_loss_explodes_wherever_its_first_batch_lies(start: float) 
         assert found.since_step <= 2 + ramp
 
 
+@pytest.mark.parametrize("began", [0.7, 0.75])
+def test_a_preference_loss_that_triples_is_a_blow_up_from_its_first_steps_on(began: float) -> None:
+    def loss(record: int) -> float:
+        return noisy(began * (3.0 / began) ** min(1.0, (record - 1) / 10), 0.02)(record)
+
+    engine = play(
+        100,
+        Algorithm.DPO,
+        loss=loss,
+        dpo_margin=lambda r: -3.0 * (loss(r) - 0.7) + noisy(0.0, 0.02)(r),
+        grad_norm=lambda r: noisy(4.0, 0.3)(r) * max(1.0, loss(r) / 0.7),
+    )
+    assert [event.rule for event in alarms(engine)] == ["O5"]
+    assert first(engine, "O5").since_step in {2, 3, 4}
+    (shown,) = [one for one in engine.verdicts if one.rule == "O5"]
+    assert abs(next(one.value for one in shown.evidence if "baseline" in one.name) - began) < 0.05
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_losses_of_single_pairs_scatter_and_do_not_explode(seed: int) -> None:
     dice = random.Random(seed)
