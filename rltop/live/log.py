@@ -55,16 +55,16 @@ NO_ZONE_S = 14 * 3_600.0
 MOST_DAYS = 300
 """So long after a line with a year another without one is of that year, not of a later one."""
 
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _CLOCK = regex(
     r"(?P<year>20\d\d)(?P<sep>[-/]?)(?P<month>[01]\d)(?P=sep)(?P<day>[0-3]\d)[ T_-]{1,2}"
     r"(?P<time>[0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,9})?)(?:\s?(?P<zone>Z\b|[+-][01]\d:?[0-5]\d))?"
     r"|(?:(?<![\d/-])(?P<mon>[01]\d)[-/]|(?<=[IWEF])(?P<glog>[01]?\d))(?P<dom>[0-3]\d) "
     r"(?P<hour>[0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,9})?)(?![:\d])"
-    r"|^(?P<named>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?P<of_month>[ 0-3]\d) "
+    rf"|^(?P<named>{'|'.join(_MONTHS)}) (?P<of_month>[ 0-3]\d) "
     r"(?P<at>[0-2]\d:[0-5]\d:[0-6]\d(?:\.\d{6})?)(?![:\d])"
     r"|^[\s\[(]*(?P<alone>[0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,9})?)(?![:\d])"
 )
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _QUARTERS = (-38, -14, -10, 14, 18, 22, 23, 26, 35, 38, 42, 51, 55, *range(-48, 57, 4))
 ZONES_S = tuple(900.0 * quarters for quarters in _QUARTERS)
 """How far ahead of UTC clocks are anywhere."""
