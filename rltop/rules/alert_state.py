@@ -443,6 +443,8 @@ class AlertState(Cloned):
         self.detector.hold(holds)
         if not keeps_level:
             self.standing, self._recovered = NOWHERE, None
+        elif isinstance(self.standing, Departure):
+            self.standing.edge = self.standing.nearer  # no detector remembers any more what was crossed
         self._lasting.clear()
         self._unmoved = None
         self.is_idle = not (self.is_firing or self._recovered)

@@ -29,6 +29,8 @@ _STRIDE = 5
 _ALIKE = 1.25
 _LITTLE, _MOST = 0.25, 0.8
 """Parts of the deepest loss so far: what goes from the one to the other within five records is no wave."""
+_TOP, _CLIFF, _AT_ONCE = 0.1, 0.5, 2
+"""Nor is what had lost no more than the first part of the learned range, and then the second in so many records."""
 _WRONG, _LONGER = 30, 3
 """Wrong answers in a row that count where each record is one answer, and how many times the longest row before."""
 _HELD = 20
@@ -88,29 +90,35 @@ class _Evaluation(State):
 
 
 class _Dips(State):
-    """The losses that a run has come back from by itself: what part of the learned range, and how many records long."""
+    """The losses that a run has come back from by itself: what part of the learned range, and how many records long.
+
+    Sudden ones do not count, but where single records are `is_noisy`.
+    """
 
     deepest = loss = 0.0
     longest = bad = good = falling = 0
-    began, is_sudden = (0, 0), False
+    began, is_sudden, is_noisy = (0, 0), False, False
 
     def heal(self) -> None:
         """Take in a record without a loss; ten in a row end a dip."""
         self.good, self.falling = self.good + 1, 0
         if self.good >= _LEVEL:
-            self.deepest, self.longest = max(self.deepest, self.loss), max(self.longest, self.bad)
+            if not self.is_sudden:
+                self.deepest, self.longest = max(self.deepest, self.loss), max(self.longest, self.bad)
             self.loss, self.bad = 0.0, 0
 
-    def is_known(self, loss: float, place: tuple[int, int]) -> bool:
+    def is_known(self, loss: float, place: tuple[int, int], *, is_of_top: bool) -> bool:
         """Take in a loss; whether the run has come back from one about as deep, and as long by now."""
         if not self.bad:
-            self.began = place
+            self.began, self.is_sudden, self.is_of_top = place, False, is_of_top and not self.is_noisy
         self.good, self.bad = 0, self.bad + 1
         self.loss = max(self.loss, loss)
         self.falling = self.falling + 1 if loss > _LITTLE * self.deepest else 0
-        if self.falling <= _STRIDE:
+        if self.bad <= _AT_ONCE and self.is_of_top and loss >= _CLIFF:
+            self.is_sudden = True
+        elif self.falling <= _STRIDE and self.deepest and not self.is_noisy:
             self.is_sudden = loss >= _MOST * min(1.0, self.deepest)
-        return self.loss <= _ALIKE * self.deepest and self.bad <= _ALIKE * self.longest
+        return not self.is_sudden and self.loss <= _ALIKE * self.deepest and self.bad <= _ALIKE * self.longest
 
 
 class RewardCrash(Detector):
@@ -139,6 +147,7 @@ class RewardCrash(Detector):
         self.out = NOfMCounter(max(1, 3 * out // 4), out)
         self.is_ill = self.is_success = False
         self.evaluation, self.dips = _Evaluation(), _Dips()
+        self.dips.is_noisy = lasts > 1
 
     def detect(self, context: RuleContext) -> Finding | None:
         self.evaluation.observe(context)
@@ -155,16 +164,16 @@ class RewardCrash(Detector):
             self.evaluation.is_after = self.is_ill = False
             if self.dips.bad:
                 self.dips.heal()
-                self.is_known = self.is_known and self.dips.bad > 0
+                if not self.dips.bad:
+                    self.is_known, self.since = False, None
             return QUIET
         loss = (finding.baseline or 0.0) - finding.value
         lasts = self.often.push(True), self.out.push(self._is_out(loss))
         has_lasted = is_wrong if self.is_single else any(lasts)
-        learned = self.best - min(self.worst, self.initial)
-        is_known = self.dips.is_known(loss / learned if learned > 0.0 else loss, context.place)
-        is_noisy = self.thresholds["lasts"] > 1
-        self.is_known = is_known and (is_noisy or not self.dips.is_sudden)
-        self.since = self.dips.began if is_noisy else None
+        learned = self._learned or 1.0
+        is_of_top = self.best - context.reward.before <= max(_TOP * learned, 2.0 * self._noise("sigmas")[0])
+        self.is_known = self.dips.is_known(loss / learned, context.place, is_of_top=is_of_top)
+        self.since = self.dips.began if self.dips.is_noisy or self.is_known or self.since else None
         self.evaluation.is_after = True
         self.is_ill = self.is_ill or not ILL.isdisjoint(context.onsets)
         if self.evaluation.is_fine and not self.is_ill and not self.is_firing:
@@ -305,8 +314,7 @@ class RewardCrash(Detector):
             return QUIET
         held = list(self.held)
         usual, recent = median_of(held), middle_of(below)
-        learned = max(self.best - min(self.worst, self.initial), thresholds["share"] * abs(usual))
-        line = max(thresholds["warn"] * learned, self.reach, self.least)
+        line = max(thresholds["warn"] * self._learned, self.reach, self.least)
         if usual - recent <= line:
             return QUIET  # whatever the spread
         sigma = MAD_TO_SIGMA * mad_of(held)

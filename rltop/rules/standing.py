@@ -367,6 +367,7 @@ class Departure(Standing):
     Attributes:
         told: the baseline that the alert quotes, where that is about the level before.
         has_line: the rule has a line between that and where the metric went.
+        edge: what is beyond it is not back; `nearer`: that, or the line where it is nearer to the level before.
     """
 
     judged: JudgedValue
@@ -397,8 +398,11 @@ class Departure(Standing):
         self.told = base if base is not None and is_told else before.value
         self.edge = math.sqrt(before.value * trigger) if before.is_positive else (before.value + trigger) / 2.0
         is_between = line is not None and min(before.value, trigger) < line < max(before.value, trigger)
-        if line is not None and is_between and before.is_positive and self._way(trigger) > _FAR:
-            self.edge = min(self.edge, line) if trigger > before.value else max(self.edge, line)
+        self.nearer = self.edge
+        if line is not None and is_between:
+            self.nearer = min(self.edge, line) if trigger > before.value else max(self.edge, line)
+        if before.is_positive and self._way(trigger) > _FAR:
+            self.edge = self.nearer
         self.reach = self._way(line if line is not None and is_between else trigger)
         self.has_line = is_between
         self._inside = 0

@@ -685,6 +685,21 @@ def test_a_fault_that_a_restart_to_before_it_takes_along_is_told_again() -> None
     assert the(engine, "P1").recovered_step is None
 
 
+@each_row(
+    "level, resumed, ends",
+    [(0.2, 181, False), (0.3, 181, False), (0.4, 200, False), (0.55, 135, False), (0.8, 181, True)],
+)
+def test_a_crash_stands_over_a_restart_until_the_reward_is_back(level: float, resumed: int, ends: bool) -> None:
+    """0.8 → 0.1, and the run resumes on the way back: the root of the ratio is no recovery."""
+    engine = play(199, reward_mean=lambda r: (0.8 if r < 131 else 0.1) + noisy(1.0, 0.01)(r) - 1.0)
+    assert the(engine, "R1").level is Level.CRIT
+    for record in range(200, 330):
+        values = {"reward_mean": level + noisy(1.0, 0.01)(record) - 1.0}
+        engine.observe(observation(record, values, segment=1, step=record - 200 + resumed))
+    assert any(one.state == "recovered" and one.rule == "R1" for one in engine.events) is ends
+    assert [one.since_step for one in engine.verdicts if one.rule == "R1" and one.is_active] == ([] if ends else [131])
+
+
 @each_row("step", [1, 20])
 def test_a_policy_that_begins_anew_after_a_crash_has_not_crashed_again(step: int) -> None:
     engine = play(300, reward_mean=lambda r: noisy(0.6 if r < 150 else 0.15, 0.04)(r))

@@ -379,3 +379,22 @@ def test_r1_a_second_crash_is_told_at_once_although_the_first_was_recovered_from
     told = [event.record for event in alarms(engine, "R1")]
     assert 200 <= told[0] <= 205
     assert any(again <= record <= again + 10 for record in told)
+
+
+@each_row("lasts, to, over", [(200, 0.55, 1), (200, 0.35, 20), (70, 0.45, 60), (20, 0.35, 5), (60, 0.25, 20)])
+def test_r1_a_second_fall_is_told_although_the_first_was_a_cliff_and_deeper(lasts: int, to: float, over: int) -> None:
+    """A cliff is no wave: that the run has come back from one excuses nothing."""
+    back = 131 + lasts
+    again = back + 120
+
+    def reward(record: int) -> float:
+        if record < again:
+            level = 0.1 if 131 <= record < back else 0.8
+        else:
+            level = max(to, 0.8 - (0.8 - to) * (record - again + 1) / over)
+        return level + noisy(1.0, 0.02)(record) - 1.0
+
+    told = [event for event in alarms(play(again + 100, reward_mean=reward), "R1") if event.record >= again]
+    assert told
+    assert told[0].record <= again + 6 + over
+    assert again - 5 <= (told[0].since_step or 0) <= again + over
