@@ -298,6 +298,8 @@ _HELD, _SEVERAL = 0.5, 3
 """Part of a line, and of the way to it, at which a level holds: now and then one of few slow steps is not judged. And
 how many of them are told at least."""
 _EVALUATED = ("val_score", "val_loss", "val_acc", "val_best", "val_passk")
+_EXPLAINS = 0.1
+"""A save or an evaluation of less of the step makes it no slow one; some trainers log a moment for it on each."""
 
 
 class _Slow(NamedTuple):
@@ -344,17 +346,17 @@ class SlowNowAndThen(Detector):
 
     def _is_explained(self, context: RuleContext, seconds: float) -> bool:
         """A checkpoint, an evaluation in this step or the one before, by the clock, or a rollout that is used again."""
-        values, was_evaluated = context.values, self.was_evaluated
-        is_evaluated = not values.keys().isdisjoint(_EVALUATED)
-        is_saved = values.get("time_save", 0.0) > 0.0 or context.observation.step in context.checkpoints.on_disk
-        self.was_evaluated = is_evaluated or is_saved or values.get("time_eval", 0.0) > 0.0
+        values, was_evaluated, least = context.values, self.was_evaluated, _EXPLAINS * seconds
+        is_evaluated = "time_eval" not in values and not values.keys().isdisjoint(_EVALUATED)
+        is_saved = values.get("time_save", 0.0) > least or context.observation.step in context.checkpoints.on_disk
+        self.was_evaluated = is_evaluated or is_saved or values.get("time_eval", 0.0) > least
         if "response_len_mean" in values or "reward_mean" in values:
             self.has_rollouts = True
         elif self.has_rollouts:
             return True
         if was_evaluated or not self.was_evaluated:
             return was_evaluated
-        return not is_evaluated or is_saved or "time_eval" in values or not self._holds_no_evaluation(seconds)
+        return not is_evaluated or is_saved or not self._holds_no_evaluation(seconds)
 
     def _holds_no_evaluation(self, seconds: float) -> bool:
         """Whether evaluations are known to lie outside the step time, so that this record is one like the others."""
@@ -417,11 +419,12 @@ class SlowNowAndThen(Detector):
         if not held or (gen > 0.5 * mean and before < _NOTHING * gen):
             return QUIET  # the latter: the others generate nothing, this is the step with the rollout
         stage = _stage_of(taken, mean - typical)
-        level = INFO if typical < thresholds["short_s"] or stage in _SYNC else held[0]
         apart = [after.seen.record - before.seen.record for before, after in pairwise(slow)]
         least, steps = min(apart), newest.seen.step - first.seen.step
         is_periodic = math.gcd(*apart) == least >= thresholds["apart"] and len(taken) * least >= _DUE * records
         period = steps * least / records if is_periodic else 0.0
+        is_rare = not period and len(taken) < thresholds["often"] * records
+        level = INFO if typical < thresholds["short_s"] or stage in _SYNC or is_rare else held[0]
         extra = (mean, typical, float(len(slow)), records + 1.0, period, longest.seconds, float(longest.seen.step))
         return Finding(level, share, None, thresholds["costs" if level is WARN else "info"], extra, (stage,))
 
