@@ -20,6 +20,8 @@ _SCHEMAS_KEPT = 1024
 _REFUSED_KEPT = 20_000
 """Refused keys told apart; past that the count stands for "at least"."""
 
+NO_STEP = -(2**63)
+
 Gather = Callable[["array[float]"], tuple[float, ...]]
 
 
@@ -28,11 +30,13 @@ class Layout(Struct, frozen=False):
 
     Attributes:
         columns: column of each cell; -1 where the key was refused.
+        last_step: the highest that came in such a row since the last restart; below all others before there is one.
     """
 
     columns: tuple[int, ...]
     is_training: bool
     has_numbers: bool = False
+    last_step: int = NO_STEP
     _is_prefix: bool = False
     _width: int = -1
     _gather: Gather | None = None
@@ -73,6 +77,7 @@ class Columns:
         self._counts = counts
         self._layouts: dict[Schema, Layout] = {}
         self._refused: set[str] = set()
+        self._forgotten_step = NO_STEP
 
     def layout(self, schema: Schema) -> Layout:
         """Where the cells of `schema` go; its new keys get columns."""
@@ -82,9 +87,23 @@ class Columns:
             kept = [key for key, column in zip(schema.keys, columns, strict=True) if column >= 0]
             layout = Layout(columns, is_training_row(kept))
             if len(self._layouts) >= _SCHEMAS_KEPT:
+                self._forgotten_step = max(other.last_step for other in self._layouts.values())
                 self._layouts.clear()
             self._layouts[schema] = layout
         return layout
+
+    def reach(self, layout: Layout, step: int) -> bool:
+        """Has a key of training in these rows been logged at `step` or beyond since the last restart?"""
+        columns = {column for column in layout.columns if column >= 0 and self.is_training[column]}
+        return self._forgotten_step >= step or any(
+            other.last_step >= step and not columns.isdisjoint(other.columns) for other in self._layouts.values()
+        )
+
+    def forget_steps(self) -> None:
+        """A restart: every key may be logged anew."""
+        self._forgotten_step = NO_STEP
+        for layout in self._layouts.values():
+            layout.last_step = NO_STEP
 
     def _column(self, key: str) -> int:
         column = self.by_key.get(key)

@@ -218,6 +218,7 @@ class Stream:
             self._open_said = (*self._open_said, *record.said)[:_SAID_KEPT]
         else:
             self._go_back(segment, record, layout)
+        layout.last_step = max(layout.last_step, record.step)
         self._is_new_file = self._is_new_file and not layout.is_training
 
     def expect_restart(self) -> None:
@@ -246,6 +247,7 @@ class Stream:
 
     def _start_segment(self) -> None:
         self._must_restart = False
+        self._space.forget_steps()
         self._recalled.clear()
         number = 0
         if self.segments:
@@ -329,7 +331,7 @@ class Stream:
                 self._restart_or_cross(segment, record, layout, found)
             else:
                 self._merge(segment, record, layout, is_late=True)
-        elif layout.is_training and not _fills_a_hole(segment, record.step):
+        elif layout.is_training and self._space.reach(layout, record.step) and not _fills_a_hole(segment, record.step):
             self._restart_or_cross(segment, record, layout, None)
         else:
             self._insert_late(segment, record, layout)

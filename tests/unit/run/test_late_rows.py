@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rltop.formats.jsonl import JsonlDecoder
+from rltop.formats.tensorboard import TensorBoardDecoder
 from rltop.model import Event
 from rltop.resources import folder
 from rltop.rules.options import EngineOptions
 from rltop.run.pipeline import Pipeline
 from rltop.run.rule_runner import RuleRunner
 from rltop.store.stream import Stream
+from tests.run_folders import write_events
 
 RECORDED = Path(str(folder("fixtures"))) / "verl" / "tool_slowdown" / "metrics.jsonl"
 
@@ -53,3 +55,20 @@ def test_a_late_evaluation_is_told_once_also_while_it_is_not_known_who_writes() 
     for after in (5, 40):
         told = [event for event in judged([*rows[:after], late, *rows[after:60]]) if event.said_by == "F3"]
         assert [event.step for event in told].count(3) == 1
+
+
+def test_event_files_with_tags_in_groups_have_no_restart_however_they_arrive(tmp_path: Path) -> None:
+    tags = (("train/loss", 0), ("train/kl", 3), ("rollout/reward", 6))
+    groups = [(step + off, step, {tag: float(step)}) for tag, off in tags for step in range(100, 900, 10)]
+    path = write_events(tmp_path, [(step, 1.7e9 + at, row) for step, at, row in groups])
+    data = path.read_bytes()
+    for piece in (len(data), 700):
+        rules = RuleRunner(EngineOptions())
+        pipeline = Pipeline(TensorBoardDecoder(), Stream(), rules)
+        for at in range(0, len(data), piece):
+            pipeline.take_bytes(data[at : at + piece], at, 0)
+            pipeline.flush()
+        pipeline.finish()
+        assert pipeline.stream.restarts == ()
+        assert [event for event in rules.events if event.rule == "L6"] == []
+        assert pipeline.stream.value("rollout/reward", 106) == 100.0

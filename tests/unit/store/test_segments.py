@@ -5,6 +5,7 @@ from __future__ import annotations
 from stores import record, stream_of
 
 from rltop.model import NonFinite
+from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 
 T = "loss"  # written by training
@@ -65,6 +66,38 @@ def test_a_resume_between_logged_steps_is_a_restart():
     stream = stream_of([(10, {T: 1.0}), (20, {T: 2.0}), (30, {T: 3.0}), (22, {T: 4.0}), (32, {T: 5.0})])
     assert stream.restarts == (22,)
     assert steps(stream) == [(10, 1.0), (20, 2.0), (22, 4.0), (32, 5.0)]
+
+
+def test_tags_written_one_after_the_other_are_one_run_and_a_restart_among_them_is_one():
+    groups = (("loss", 0), ("kl", 3), ("reward", 6))
+
+    def written(first, last):
+        return [(step * 10 + off, {tag: step + off / 10}) for tag, off in groups for step in range(first, last)]
+
+    rows = written(1, 30)
+    stream = stream_of(rows)
+    assert stream.restarts == ()
+    assert all(stream.value(tag, step) == value for step, row in rows for tag, value in row.items())
+    again = [(step, {tag: value + 100.0 for tag, value in row.items()}) for step, row in written(21, 40)]
+    stream = stream_of(rows + again)
+    assert stream.restarts == (210,)
+    assert stream.first_step == 10
+    assert all(stream.value(tag, step) == value for step, row in again for tag, value in row.items())
+
+
+def test_a_group_that_lags_a_few_steps_and_a_checkpoint_between_its_steps():
+    def rows(first, last):
+        for step in range(first, last):
+            yield step * 128, {"sps": 1.0 * step}
+            yield from ((step * 128 - back, {"episode": 1.0 * step - back}) for back in (91, 57, 3))
+
+    assert stream_of(rows(1, 40)).restarts == ()
+    assert stream_of([*rows(1, 40), *((step + 1, row) for step, row in rows(30, 50))]).restarts == (30 * 128 + 1 - 91,)
+
+
+def test_more_kinds_of_rows_than_are_remembered_still_restart():
+    kinds = [(step, {T: 1.0, f"env_{step}/reward": 2.0}) for step in range(1, 1_500)]
+    assert stream_of([*kinds, (700, {T: 5.0, "new": 1.0})], StoreOptions(max_keys=4_000)).restarts == (700,)
 
 
 def test_a_restart_hides_where_the_part_before_it_was_not_finite():
