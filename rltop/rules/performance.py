@@ -61,7 +61,7 @@ class _Kind(State):
     crept = creep_line = 0.0
 
 
-_UPDATES = ("loss", "policy_loss", "value_loss", "grad_norm")
+_UPDATES = ("loss", "policy_loss", "grad_norm")
 _IDLE, _TOLD, _EARLY, _STEADY = 3, 5, 20, 1.25
 """A jump among the first records to a level that then stays within a quarter is another kind of step, not a failure."""
 

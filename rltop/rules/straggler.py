@@ -97,7 +97,7 @@ class LongTail(Detector):
     rollouts may hold most of the slots (miles #1012: 11 of 32 for 7.5 hours).
     """
 
-    start = Frozen()
+    start, slowest = Frozen(), Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         values, thresholds, is_apart = context.values, self.thresholds, context.traits.is_async
@@ -110,15 +110,16 @@ class LongTail(Detector):
         if mean <= 0.0 or (is_apart and not step):
             return None
         ratio = slowest / mean
-        base = self.start.push(ratio)
-        held = self.hysteresis
+        base, usual, held = self.start.push(ratio), self.slowest.push(slowest), self.hysteresis
         if base is None or ratio <= thresholds["warn"] * held:
             return QUIET
+        # Where the others have become shorter, nobody waits any longer than before.
+        is_apart_or_longer = is_apart or slowest > thresholds["rise"] * held * (usual or 0.0)
         line = max(thresholds["warn"], min(thresholds["rise"] * base, thresholds["far"] if is_apart else math.inf))
         is_long = 0.0 < thresholds["share"] * step <= values.get("time_gen", slowest)
         if is_apart:
             is_long = slowest >= thresholds["steps"] * step * held
-        if ratio <= line * held or not is_long:
+        if ratio <= line * held or not (is_long and is_apart_or_longer):
             return QUIET
         slots = values.get("inflight_count", 0.0), values.get("inflight_limit", 0.0)
         return Finding(WARN, ratio, base, line, (slowest, mean, tool or 0.0, step if is_apart else 0.0, *slots))

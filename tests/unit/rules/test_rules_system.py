@@ -171,6 +171,16 @@ def test_p5_trap_reasoning_has_natural_tails() -> None:
     assert alarms(play(100, group_size=8, group_len_ratio=noisy(3.6, 0.05)), "P5")[1:] == []
 
 
+def test_p6_nobody_waits_longer_where_only_the_others_become_shorter() -> None:
+    metrics = {
+        "time_gen_sample_mean": lambda r: noisy(9.0 if r < 60 else 3.0)(r),
+        "time_gen_sample_max": noisy(15.0),
+        "time_gen": 16.0,
+        "time_step": 30.0,
+    }
+    assert alarms(play(120, **metrics), "P6") == []
+
+
 def test_p6_the_batch_waits_for_its_slowest() -> None:
     metrics = {
         "time_gen_sample_mean": noisy(30.0),
@@ -277,6 +287,16 @@ def test_p16_sees_one_slow_step_in_four() -> None:
     assert event.record <= 76
     assert event.since_step == 64
     assert not alarms(play(120, time_step=slow), "P1")
+
+
+def test_p1_a_policy_that_is_updated_after_its_critic_has_warmed_up_is_no_slower_step() -> None:
+    """veRL's `critic_warmup`: no metric of the policy until then."""
+    engine = play(
+        90, time_step=lambda r: noisy(138.0 if r < 30 else 230.0)(r), value_loss=noisy(0.5), reward_mean=noisy(0.3),
+        policy_loss=lambda r: None if r < 30 else noisy(0.02)(r), grad_norm=lambda r: None if r < 30 else noisy(0.4)(r),
+    )  # fmt: skip
+    assert alarms(engine, "P1") == []
+    assert "since training began" in next(event.message for event in engine.events if event.rule == "P1")
 
 
 def test_p16_every_fifth_step_at_two_and_a_half_times_is_a_note() -> None:
