@@ -299,6 +299,9 @@ def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
 def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:
     if text.startswith(b"["):
         return _kind_of_array(text, name, is_all=is_all)
+    of_docker = late("rltop.formats.console.scan", "is_of_docker")(text) if text.startswith(b'{"log":"') else False
+    if of_docker or (of_docker is None and not is_all):
+        return CONSOLE if of_docker else None
     rest = text[1:].lstrip(b" \t\r")
     if name == "trainer_state.json" or rest.startswith(b"\n"):
         return JSONL if name.endswith((*_OF_ROWS, *_OF_LINES)) else WHOLE_JSON

@@ -21,6 +21,7 @@ from rltop.formats.console.failures import (
     tells_alone,
 )
 from rltop.formats.console.lines import IN_FRONT, plain, strip_escapes
+from rltop.formats.console.scan import stamped
 from rltop.formats.decoder import FATAL_S
 from rltop.live.lines import (
     AT_EXIT,
@@ -342,7 +343,7 @@ class LogReader:
             records |= {record.position.offset: record for record in self._decoder.flush()}
         start = self._offset - len(self._pending)
         self._offset += len(data)
-        whole = self._pending + data
+        whole = stamped(self._pending + data)
         found: list[_Read] = []
         at, signs = 0, iter([*_signs_in(whole), len(whole)])
         sign = next(signs)

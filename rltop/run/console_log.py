@@ -16,6 +16,7 @@ from rltop.clock import Clock
 from rltop.errors import SourceError, reason_of
 from rltop.files import Worker, first_bytes
 from rltop.formats.console.failures import MAY_FAIL, read_error
+from rltop.formats.console.scan import stamped, unstamped
 from rltop.formats.kinds import BINARY, HEAD_BYTES, is_noise
 from rltop.model import Label
 from rltop.regex import regex
@@ -74,6 +75,7 @@ class LogLine(NamedTuple):
 
 def read_line(raw: bytes, left_out: int = 0) -> LogLine:
     """A line of the file: what stood last on it where a bar was drawn over and over."""
+    raw = unstamped(own)[0] if (own := stamped(raw)) is not raw else raw
     if b"\r" in raw:
         raw = next((part for part in reversed(raw.split(b"\r")) if part.strip()), b"")
     text = raw.decode("utf-8", "replace")

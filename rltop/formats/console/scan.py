@@ -18,8 +18,11 @@ then be far ahead: there the epoch decides, and the bar is only a limit.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+
+import orjson
 
 from rltop.formats.decoder import HOLE_BYTES, MAX_LINE_BYTES, without_holes
 from rltop.formats.rows import EpochSteps
@@ -68,7 +71,7 @@ NEEDLES: tuple[tuple[bytes, int], ...] = (
 
 
 STAMP = (
-    r"(?:20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)(?: std(?:out|err) [FP])?"
+    r"(?:20\d\d-[01]\d-[0-3]\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)(?: std(?:out|err) ++[FP])?"
     r"|[A-Z][a-z]{2} [ 1-3]\d [\d:]{8}(?:\.\d{6})?)(?: [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,8}\]:)? "
     r"|\[(?:[\w.-]{1,120}@)?\d{1,5},\d{1,5}\]<std(?:out|err)>: ?"
 )
@@ -84,6 +87,13 @@ LAUNCHED = (
 _COLORS = rb"(?:\x1b\[[0-9;]*m)*"
 _STAMP = regex(b"(?:%b)" % STAMP.encode())
 _STAMPED = regex(b"\n(?:%b)" % STAMP.encode())
+_DOCKER_SIGN = b'{"log":"'
+_DOCKER = regex(
+    rb'^\{"log":"(?P<text>(?:[^"\\\n]|\\.)*+)","stream":"(?P<stream>std(?:out|err))",'
+    rb'(?:"attrs":\{[^{}\n]{0,4096}\},)?"time":"(?P<time>[\d:TZ.+-]{1,40})"\}(?=[ \r]*$)',
+    re.MULTILINE,
+)
+"""A line as Docker's `json-file` keeps it; one whose text has no line feed at its end goes on in the next one."""
 _FRONT = regex(rb"(?:(?:\x1b\[[0-9;]*m|[ \t])*(?:%b)%b)+ ?" % (LAUNCHED.encode(), _COLORS))
 _IN_FRONT = b"(?:%b)?%b" % (_FRONT.pattern, _COLORS)
 _TITLE = regex(
@@ -188,6 +198,7 @@ class LineScanner:
         self._parts, self._held = [], 0
         if self._open:
             body, start, self._open = self._open + body, self._open_start, b""
+        body = stamped(body)
         at = _open_line(body)
         if at < len(body):
             self._open, self._open_start = body[at:], start + at
@@ -208,7 +219,7 @@ class LineScanner:
         """Yield the unfinished last line, if there is one and it is worth reading; it is forgotten."""
         if self._is_cut or not self._parts:
             yield from self._scan_open()
-        body, start = b"".join(self._parts), self._start
+        body, start = stamped(b"".join(self._parts)), self._start
         self._parts, self._held, self._is_skipping = [], 0, False
         if body:
             if self._open:
@@ -354,6 +365,30 @@ class Stamps(NamedTuple):
 
     def end_of(self, at: int) -> int:
         return at + self.cut[bisect_right(self.places, at)] if self.places else at
+
+
+def is_of_docker(head: bytes) -> bool | None:
+    """Does a file begin with a line as Docker keeps it; None where the line is not all there."""
+    return head.startswith(_DOCKER_SIGN) and (_DOCKER.match(head) is not None or (None if b"\n" not in head else False))
+
+
+def stamped(lines: bytes) -> bytes:
+    """Lines as Docker keeps them with the stamp of containerd, each as long as before; others as they are."""
+    if not (lines.startswith(_DOCKER_SIGN) or b"\n" + _DOCKER_SIGN in lines):
+        return lines
+    return _DOCKER.sub(_as_of_containerd, lines)
+
+
+def _as_of_containerd(line: re.Match[bytes]) -> bytes:
+    text = line["text"].removesuffix(b"\\n")
+    mark = b"F " if len(text) < len(line["text"]) else b"P "
+    if b"\\" in text:
+        try:
+            text = orjson.loads(b'"%b"' % text).encode().replace(b"\n", b" ")
+        except orjson.JSONDecodeError:
+            return line[0]
+    stamp = b"%b %b " % (line["time"], line["stream"])
+    return stamp.ljust(len(line[0]) - len(mark) - len(text)) + mark + text
 
 
 def unstamped(body: bytes) -> tuple[bytes, Stamps]:

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from rltop.formats.console.decoder import ConsoleDecoder
-from rltop.formats.console.scan import STAMP
+from rltop.formats.console.scan import STAMP, stamped
 from rltop.formats.decoder import MAX_LINE_BYTES, DecoderOptions
 from rltop.model import Record
 from rltop.regex import regex
@@ -92,11 +92,11 @@ def writers_in(file: BinaryIO) -> Sequence[str]:
     """
     writers: dict[bytes, _Writer | None] = {}
     start, rest = 0, file.read(_HEAD_BYTES)
-    if not any(_writer(mark, 0) for mark in _MARK.finditer(rest)):
+    if not any(_writer(mark, 0) for mark in _MARK.finditer(stamped(rest))):
         return ()
     while rest:
         more = file.read(_BLOCK_BYTES)
-        block = rest + more
+        block = stamped(rest + more)
         end = block.rfind(b"\n") + 1 if more and len(rest) <= MAX_LINE_BYTES else len(block)
         _look(block[:end], start, writers)
         start, rest = start + end, block[end:]

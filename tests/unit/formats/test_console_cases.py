@@ -14,7 +14,9 @@ from stores import cells_of, read_in_pieces
 from tables import each_row
 
 from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.decoder import DecoderOptions
 from rltop.formats.json_document import DocumentDecoder
+from rltop.formats.kinds import CONSOLE, AutoDecoder
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "console"
 CASES = tomllib.loads((FOLDER / "case.toml").read_text())["case"]
@@ -191,3 +193,42 @@ def test_what_containerd_has_parted_is_one_line(size):
         decode(b"step:1 - loss:0.5 - reward:0.25 - kl:0.125\nstep:2 - loss:0.5 - reward:0.25 - kl:0.125\n")[0]
     )
     assert decoder.counts.lines == 8
+
+
+def of_docker(data: bytes) -> bytes:
+    """A log as Docker's `json-file` keeps it: 16 KiB at a time, `<`, `>` and `&` escaped (moby, jsonlog)."""
+    kept = []
+    for number, line in enumerate(data.decode("utf-8", "replace").split("\n")[:-1]):
+        for at in range(0, max(1, len(line)), 16_384):
+            piece = line[at : at + 16_384]
+            text = json.dumps(piece + "\n" * (at + len(piece) == len(line)), ensure_ascii=False)
+            for sign in "<>&":
+                text = text.replace(sign, f"\\u{ord(sign):04x}")
+            stream, time = (
+                ("stdout", "stderr")[number % 3 == 2],
+                f"2026-11-28T06:{number // 60 % 60:02}:{number % 60:02}.5Z",
+            )
+            kept.append(f'{{"log":{text},"stream":"{stream}","time":"{time}"}}\n')
+    return "".join(kept).encode()
+
+
+@pytest.mark.parametrize("size", [977, 1 << 20])
+@each_row("case", CASES, ids=[case["file"] for case in CASES])
+def test_a_log_that_docker_keeps_is_the_log(case, size):
+    data = (FOLDER / case["file"]).read_bytes()
+    kept = of_docker(data if data.endswith(b"\n") else data + b"\n")
+    plain, plain_decoder = decode(data)
+    decoder = AutoDecoder("0f3a-json.log", DecoderOptions())
+    records, _ = decode(kept, decoder, size)
+    assert cells_of(records) == cells_of(plain)
+    assert decoder.kind is CONSOLE
+    assert decoder.counts.bad_lines == plain_decoder.counts.bad_lines
+    assert decoder.failure == plain_decoder.failure
+    begins = {0, *(at + 1 for at, byte in enumerate(kept) if byte == 0x0A)}
+    assert {record.position.offset for record in records} <= begins or b"\r" in data
+
+
+def test_rows_with_a_log_of_their_own_are_rows():
+    decoder = AutoDecoder("rows.jsonl", DecoderOptions())
+    records, _ = decode(b'{"log":"a","stream":"b","step":1,"loss":0.5}\n{"log":"a","step":2,"loss":0.4}\n', decoder)
+    assert [record.step for record in records] == [1, 2]

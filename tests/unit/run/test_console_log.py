@@ -45,6 +45,10 @@ def texts(log: ConsoleLog) -> list[str]:
         (b"tab\there", "tab here"),
         (b"\xff\xfe", "\ufffd\ufffd"),
         (b"dos\r", "dos"),
+        (
+            rb'{"log":"\u001b[1mbold\u001b[0m \"b\" \u003c\n","stream":"stderr","time":"2026-11-28T06:00:00Z"}',
+            'bold "b" <',
+        ),
     ],
 )
 def test_a_line_is_what_a_terminal_would_have_left(raw: bytes, text: str) -> None:
