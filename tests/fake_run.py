@@ -79,6 +79,7 @@ class FakeRun:
     rollouts: RolloutShelf | None = None
     settings: RunSettings | None = None
     has_job: bool = True
+    copies: Sequence[str] = ()
     whereabouts: Whereabouts | None = None
     arrived_s: float | None = None
 

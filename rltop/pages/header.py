@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from rltop.catalog.dialect import Identity
 from rltop.model import Counts, Label, Level, RunState
 from rltop.pages.signals import cadence_of, primary
 from rltop.pages.stages import PACE_STEPS, TimingView, at_present_pace, build_timing
+from rltop.regex import regex
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.rows import Piece, Row, RowBuilder, Target, TargetKind, clip, labelled_rows, text_row, text_rows
 from rltop.run.snapshot import Snapshot
@@ -440,13 +441,16 @@ _WORDS = (
 )
 
 
+_DIGITS = regex(r"\d+")
+_MOST_FOLDERS = 2
+
 _ALARMING = frozenset({"bad", "file", "files"})
 """Second words of counts of what was lost, not merely noticed."""
 
 
-def count_words(counts: Counts) -> list[str]:
+def count_words(snapshot: Snapshot) -> list[str]:
     """What was not understood, or was out of the ordinary; what matters most comes first."""
-    words = []
+    counts, words = snapshot.source.counts, []
     for name, one, many in _WORDS:
         value = getattr(counts, name)
         if not value:
@@ -458,7 +462,16 @@ def count_words(counts: Counts) -> list[str]:
         if name == "unreadable_files":
             text += f" ({Label.of(counts.first_unreadable)})"
         words.append(text)
-    return words
+    return [*words, *_copies_words(snapshot.run.copies)]
+
+
+def _copies_words(paths: Sequence[str]) -> list[str]:
+    """How many files hold the run again and are not read, and in which folders they stand."""
+    folders = list(dict.fromkeys(_DIGITS.sub("*", PurePath(path).parent.name) for path in paths))
+    more = ", …" if len(folders) > _MOST_FOLDERS else ""
+    where = ", ".join(f"{Label.of(name).display}/" for name in folders[:_MOST_FOLDERS] if name)
+    under = f" under {where}{more}" if where else ""
+    return [f"{units.counted(len(paths), 'copy', 'copies')}{under} passed over"] if paths else []
 
 
 def lack_of(counts: Counts) -> str:
@@ -508,7 +521,7 @@ def freshness(snapshot: Snapshot) -> str:
 def paint_counts(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
     """One dim row, or none when every line was understood and nothing is to be said of how fresh the rows are."""
     counts = snapshot.source.counts
-    words = count_words(counts)
+    words = count_words(snapshot)
     if note := freshness(snapshot):
         words.insert(1 if counts.bad_lines else 0, note)
     if not words:

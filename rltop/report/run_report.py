@@ -575,7 +575,7 @@ def _events(snapshot: Snapshot) -> Grid:
 
 
 def _notes(snapshot: Snapshot) -> Iterator[str]:
-    words = count_words(snapshot.source.counts)
+    words = count_words(snapshot)
     if words:
         yield f"file: {' · '.join(words)}"
     yield from own_words(snapshot.run)

@@ -115,7 +115,7 @@ def check_text(
         more = f", the last {_SHOWN_FACTS}" if len(facts) > _SHOWN_FACTS else ""
         rows += [Row(()), text_row(f"info events: {units.count(len(facts))}{more}", width, glyphs, "dim")]
         rows += paint_events(facts[-_SHOWN_FACTS:], width, glyphs, lines=_MOST_LINES)
-    words = count_words(snapshot.source.counts)
+    words = count_words(snapshot)
     notes = [f"file: {' · '.join(words)}"] if words else []
     notes += own_words(snapshot.run)
     rows += [Row(())] if notes else []

@@ -285,7 +285,9 @@ def spent(rule: str, name: str) -> str:
     if not whole:
         return f"there is no rule {rule} any more"
     is_part = f"{rule} is part of {whole} now"
-    return f"{is_part}, and is switched off with it" if name in SWITCHES else f"{is_part}, which does not go by {name}"
+    return (
+        f"{is_part}: set {name} of {whole}, for both" if name in SWITCHES else f"{is_part}, which does not go by {name}"
+    )
 
 
 SWITCHES = ("enabled", "mute")

@@ -408,8 +408,9 @@ def _without_checkpointed(
         if home is not None and path.name != STATE:
             of_run.setdefault(home / path.name, []).append(each)
     by_path = {each.path: each for each in files}
+    paths = {Path(each.path): each for each in files}  # `./run` is `run` here
     for path, parts in of_run.items():
-        own = by_path.get(str(path))
+        own = paths.get(path)
         whole = own or max(parts, key=lambda each: (each.size, _natural(each.path)))
         copies = [each for each in parts if each is not whole and is_part(each, whole)]
         for each in copies:

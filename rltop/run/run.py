@@ -67,6 +67,7 @@ class Run:
         acknowledged: alerts that are quiet until they get worse, by rule.
         own_rules: thresholds and mutes that were set on the screen, for any run.
         goal: the step that somebody wants it to reach, and when it has to stop.
+        copies: files that hold it again, or its beginning, and are not read.
         replaced_by: who goes on where this run has been let go: the run read anew, or the one it belongs to.
     """
 
@@ -92,6 +93,7 @@ class Run:
         self.ending: Ending | None = None
         self.settings: RunSettings | None = None
         self.has_job = True
+        self.copies: Sequence[str] = ()
         self.whereabouts: Whereabouts | None = None
         self.seen: FilesSeen | None = None
         self.replaced_by: Run | None = None

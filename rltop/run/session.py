@@ -113,6 +113,7 @@ class RunBuilder:
     def build(self, found: Found) -> Run:
         """The run that was found, with every stream of it, and the rows that a person wants of it."""
         run = self._build(found)
+        run.copies = found.copies
         self.tell(run)
         return run
 
@@ -310,7 +311,7 @@ class Session:
                 before.replaced_by = self.runs[at] = self.builder.build(each)
                 self._drop_parts(at)
             else:
-                self._found[at] = each
+                self._found[at], self.runs[at].copies = each, each.copies
                 stream = self.runs[at].main.whole.pipeline.stream
                 stream.total_steps = stream.total_steps or each.total_steps
                 self._drop_parts(at)

@@ -116,9 +116,9 @@ def test_what_a_version_before_knew_of_rules_has_no_effect_and_is_said(
     assert main(["config"]) == 0
     assert capsys.readouterr().err.splitlines() == [
         f"rltop: {tmp_path}/rltop/config.toml:",
-        "[rules.T5] mute has no effect: T5 is part of T1 now, and is switched off with it",
+        "[rules.T5] mute has no effect: T5 is part of T1 now: set mute of T1, for both",
         "[rules.O7] warn has no effect: there is no rule O7 any more",
-        "[profiles.moe.E7] enabled has no effect: E7 is part of E2 now, and is switched off with it",
+        "[profiles.moe.E7] enabled has no effect: E7 is part of E2 now: set enabled of E2, for both",
     ]
     assert load({}, home(tmp_path)).ingest.rules.rules == {"M3": {"warn": 0.5}}
 

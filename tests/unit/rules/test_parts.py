@@ -113,7 +113,7 @@ def test_what_was_a_rule_of_its_own_is_configured_by_its_id_still() -> None:
     heir, former = "P9", "P19"
     assert FORMER[former] == heir
     assert EngineOptions(rules={former: {"info": 0.4}}).thresholds(heir)["info"] == 0.4
-    with pytest.raises(ConfigError, match="P19 is part of P9 now, and is switched off with it"):
+    with pytest.raises(ConfigError, match="P19 is part of P9 now: set enabled of P9, for both"):
         EngineOptions(rules={former: {"info": 0.4, "enabled": False}})
     with pytest.raises(ConfigError, match=r"^\[rules.O7\] enabled: there is no rule O7 any more"):
         EngineOptions(rules={"O7": {"enabled": False}})

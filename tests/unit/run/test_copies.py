@@ -19,9 +19,11 @@ from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.formats.kinds import JSONL
 from rltop.model import RunState
+from rltop.report.text import check_text
 from rltop.run.discover import Rescanner, awaited, discover
 from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
 from tests.binary_files import block_log, history, run_record
 from tests.run_folders import trinity, write_events
@@ -451,3 +453,17 @@ def test_folders_named_by_a_number_that_keep_other_histories_are_runs_of_their_o
             jsonl(tmp_path / place, numbers(10 * at + seed, 10 + at))
     names = sorted(run.name.raw for run in discover([str(tmp_path)]).found)
     assert len(set(names)) == len(names) == 12
+
+
+def test_copies_that_checkpoints_keep_are_said_wherever_the_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = numbers(1, 120)
+    for place in (".", "checkpoint-40", "checkpoint-80", "checkpoint-120"):
+        jsonl(tmp_path / "out" / place, rows[: int(place[11:] or 120)])  # of the last one it is the whole
+    monkeypatch.chdir(tmp_path / "out")
+    for path in (".", "./", str(tmp_path / "out"), "../out"):
+        (found,) = discover([path]).found
+        run = read_whole(found, Config(), FakeClock()).runs[0]
+        assert run.stream.last_step == 120
+        assert "file: 3 copies under checkpoint-*/ passed over" in check_text(Snapshot(run), width=100)

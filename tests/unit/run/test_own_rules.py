@@ -70,7 +70,7 @@ def test_what_was_set_of_a_former_rule_holds_for_its_heir_or_is_said_to_be_lost(
     assert preferences.load_rules() == {"everywhere": {"M1": {"prob_warn": 0.5}}}
     assert main(["config"]) == 0
     told = capsys.readouterr().err
-    assert "T7 mute (everywhere) has no effect: T7 is part of T4 now, and is switched off with it" in told
+    assert "T7 mute (everywhere) has no effect: T7 is part of T4 now: set mute of T4, for both" in told
     assert "T7 rise" in told and "O7 warn (everywhere) has no effect: there is no rule O7 any more" in told
     assert "O7 mute (everywhere) has no effect: there is no rule O7 any more" in told
     assert "M3" not in told and told.count("has no effect") == 4
