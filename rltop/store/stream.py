@@ -331,10 +331,15 @@ class Stream:
                 self._restart_or_cross(segment, record, layout, found)
             else:
                 self._merge(segment, record, layout, is_late=True)
-        elif layout.is_training and self._space.reach(layout, record.step) and not _fills_a_hole(segment, record.step):
+        elif layout.is_training and self._has_gone_back(segment, record, layout):
             self._restart_or_cross(segment, record, layout, None)
         else:
             self._insert_late(segment, record, layout)
+
+    def _has_gone_back(self, segment: Segment, record: Record, layout: Layout) -> bool:
+        """Is the row at an unknown step no late one: does it go back itself, or stand behind one that has fewer keys?"""
+        is_behind_one = segment.first_step == segment.last_step and len(layout.columns) > segment.blocks[0].width
+        return (is_behind_one or self._space.reach(layout, record.step)) and not _fills_a_hole(segment, record.step)
 
     def _restart_or_cross(
         self, segment: Segment, record: Record, layout: Layout, found: tuple[Block, int] | None

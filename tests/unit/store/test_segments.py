@@ -95,6 +95,12 @@ def test_a_group_that_lags_a_few_steps_and_a_checkpoint_between_its_steps():
     assert stream_of([*rows(1, 40), *((step + 1, row) for step, row in rows(30, 50))]).restarts == (30 * 128 + 1 - 91,)
 
 
+def test_behind_a_single_row_that_is_far_ahead_the_run_begins():
+    """As behind a configuration in which `steps` is how many there are to be."""
+    rows = [(step, {T: 1.0 * step, "reward": 0.5, "kl": 0.1}) for step in range(1, 20)]
+    assert stream_of([(500, {"lr": 1e-6, "batch_size": 8.0}), *rows]).restarts == (1,)
+
+
 def test_more_kinds_of_rows_than_are_remembered_still_restart():
     kinds = [(step, {T: 1.0, f"env_{step}/reward": 2.0}) for step in range(1, 1_500)]
     assert stream_of([*kinds, (700, {T: 5.0, "new": 1.0})], StoreOptions(max_keys=4_000)).restarts == (700,)
