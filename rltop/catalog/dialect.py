@@ -206,6 +206,7 @@ class Dialect(Struct, eq=False):
             what it waits for them.
         staleness_bounds: settings that bound how many versions old a sample may be; a bound in another unit (a share of
             samples) is none of them.
+        group_counts: settings that say how many groups of completions a step is made of.
         gpus: settings whose product is a number of GPUs, and which are added up; all of them must be known.
         is_any_case: `Mean Reward` is `mean_reward`: of no trainer's own spelling, as people write them.
     """
@@ -224,6 +225,7 @@ class Dialect(Struct, eq=False):
     variant: str = ""
     waits: tuple[str, ...] = ()
     staleness_bounds: tuple[str, ...] = ()
+    group_counts: tuple[str, ...] = ()
     gpus: tuple[tuple[str, ...], ...] = ()
     is_any_case: bool = False
 
@@ -252,6 +254,7 @@ class Identity(NamedTuple):
         meant: key → canonical name, as a person has said (`said_meaning`); empty: it is none.
         guesses: canonical name → keys that may be it by their words; no rule judges them by its level.
         staleness_bound: so many versions old a sample may be, by the run's settings; None where they do not say.
+        group_count: groups of completions in a step, by the run's settings; None where they do not say.
         gpus: that generate and train, by the user or the run's settings; None where nobody says.
     """
 
@@ -265,6 +268,7 @@ class Identity(NamedTuple):
     meant: Mapping[str, str] = MappingProxyType({})
     guesses: Mapping[str, Sequence[Signal]] = MappingProxyType({})
     staleness_bound: float | None = None
+    group_count: float | None = None
     gpus: int | None = None
 
     def primary(self, name: str) -> Signal | None:

@@ -27,6 +27,7 @@ from rltop.regex import regex
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState
 from rltop.sources.feed import Feed
 from rltop.store.stream import Stream
+from rltop.structs import NamedTuple
 from rltop.trainers.identify import identify, with_keys
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class Pipeline:
 
     Args:
         sink: takes the closed rows; None where they are only to be shown.
-        beside: adds what is known of the run beside its rows; asked once, of one that generates beside the training.
+        beside: adds what is known of the run beside its rows; asked once, of one that generates beside the training
+            or counts groups.
 
     Attributes:
         sink: as given, or set before the first bytes.
@@ -99,7 +101,7 @@ class Pipeline:
         self.spans: SpanBook | None = None
         self.span_sink: Callable[[Sequence[TimedSpan]], None] | None = None
         self.last_spans: list[TimedSpan] = []
-        self._margins = Margins()
+        self._margins, self._derived = Margins(), Derived()
         self._group_size = group_size
         self._meant = meant
         self._beside = beside
@@ -212,7 +214,7 @@ class Pipeline:
         twin.sink = None if sink is None else sink.twin(twin.stream)
         twin.spans, twin.last_spans = deepcopy(self.spans), []
         twin.span_sink = twin.last_spans.extend
-        twin._margins, twin._waiting = deepcopy(self._margins), deque()
+        twin._margins, twin._derived, twin._waiting = deepcopy(self._margins), deepcopy(self._derived), deque()
         twin._end_with(records)
         return twin
 
@@ -252,7 +254,7 @@ class Pipeline:
             )
             if not follows and stream.closed:
                 self._work_off()
-            stream.append(self._margins.added(record))
+            stream.append(self._derived.added(self._margins.added(record)))
             if stream.closed and not (follows and self.identity is not None):
                 self._work_off()
             self._last = last = record
@@ -283,7 +285,8 @@ class Pipeline:
         return found if size is None else found._replace(group_size=size)
 
     def _informed(self, found: Identity) -> Identity:
-        if self._beside is None or not found.traits.is_async:
+        counts_groups = found.dialect.group_counts and "zero_std_count" in found.signals
+        if self._beside is None or not (found.traits.is_async or counts_groups):
             return found
         beside, self._beside = self._beside, None
         return beside(found)
@@ -414,6 +417,64 @@ class Margins:
             return value
         step, value = self._newest.get(key, (record.step, GAP))
         return value if step == record.step else GAP
+
+
+_BY_KIND = regex(r"(.*(?:zero_std/count|dynamic_filter/drop))_.+")
+"""Counts of groups by what they have in common (slime): their sum has the name without it."""
+_VERSION = regex(r"(.*)sample/model_version/(?:mean|min)")
+"""The step of the trainer after which the weights were saved that the samples come from (Trinity-RFT)."""
+
+
+class _Sum(NamedTuple):
+    """A key to be added, and the parts that it is the sum of; without parts, `version` is what the step is ahead of."""
+
+    key: str
+    parts: Sequence[str] = ()
+    version: str = ""
+
+
+class Derived:
+    """Puts sums of counts by kind, and the age of samples in steps, behind the cells of a row that has them."""
+
+    def __init__(self) -> None:
+        self._plans: dict[Schema, tuple[Sequence[_Sum], Schema] | None] = {}
+        self._plain: Schema | None = None
+        self._step, self._parts = 0, dict[str, float]()
+
+    def added(self, record: Record) -> Record:
+        schema = record.schema
+        if schema is self._plain:
+            return record
+        if schema not in self._plans:
+            if len(self._plans) >= _SCHEMAS_KEPT:
+                self._plans.clear()
+            self._plans[schema] = _plan_of(schema)
+        plan = self._plans[schema]
+        if plan is None:
+            self._plain = schema
+            return record
+        if record.step != self._step:
+            self._step, self._parts = record.step, {}  # a row may come in pieces
+        self._parts |= {key: record.values[schema.index[key]] for one in plan[0] for key in one.parts}
+        values = [
+            sum(value for key, value in self._parts.items() if key.startswith(f"{one.key}_"))
+            if one.parts
+            else record.step - 1 - record.values[schema.index[one.version]]
+            for one in plan[0]
+        ]
+        return record._replace(schema=plan[1], values=record.values + array("d", values))
+
+
+def _plan_of(schema: Schema) -> tuple[Sequence[_Sum], Schema] | None:
+    sums: dict[str, list[str]] = {}
+    added: list[_Sum] = []
+    for key in schema.keys:
+        if (kind := _BY_KIND.fullmatch(key)) and kind[1] not in schema.index:
+            sums.setdefault(kind[1], []).append(key)
+        elif _VERSION.fullmatch(key):
+            added.append(_Sum(f"step − 1 − {key}", version=key))
+    added += [_Sum(key, parts) for key, parts in sums.items()]
+    return (added, Schema((*schema.keys, *(one.key for one in added)))) if added else None
 
 
 MAX_BYTES = 32 * 1024 * 1024

@@ -263,6 +263,9 @@ def _picker(columns: Sequence[int]) -> _Pick | None:
     return cast("_Pick", itemgetter(*columns, columns[0])) if columns else None
 
 
+_OF_ROLLOUTS = ("zero_std_count", "score_mean", "reward_mean")
+
+
 class _Gaps(NamedTuple):
     """Which of some columns a row has values in.
 
@@ -422,6 +425,7 @@ class Observer:
                 ranks.setdefault((one.group, one.stage), []).append((one.rank, column, one.scale, 0.0))
         self._ranks = {place: _Columns(sources) for place, sources in ranks.items()}
         self._primary, self._stages = _Columns(primary), _Columns(stages)
+        self._group_count = identity.group_count if "zero_std_count" in identity.signals else None
         self._instances = {name: _Columns(sources) for name, sources in instances.items()}
         guessed = {
             name: [one.key for one in found if not is_of_a_part(one.key)] for name, found in identity.guesses.items()
@@ -458,6 +462,9 @@ class Observer:
         cells = raw.cells
         only = None if row.columns is None else frozenset(row.columns)
         values, instances = self._primary.read(cells, only), _Instances(self._instances, cells, only)
+        if self._group_count and "zero_std_frac" not in values and not values.keys().isdisjoint(_OF_ROLLOUTS):
+            # A count of 0 need not be logged.
+            values["zero_std_frac"] = min(1.0, values.get("zero_std_count", 0.0) / self._group_count)
         nonfinite = self._nonfinite(raw, only) if raw.marks else {}
         other_run = self._stream.other_runs.get(row.segment, "")
         if only is not None:

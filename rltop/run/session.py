@@ -58,7 +58,10 @@ def told_beside(identity: Identity, *, path: str, gpus: int | None) -> Identity:
     products = [[_number(settings, name) for name in names] for names in dialect.gpus]
     known = [math.prod(one for one in product if one is not None) for product in products if None not in product]
     counted = int(sum(known)) if known and len(known) == len(products) else None
-    return identity._replace(staleness_bound=bounds[0] if bounds else None, gpus=gpus or counted or None)
+    groups = next(filter(None, (_number(settings, name) for name in dialect.group_counts)), None)
+    return identity._replace(
+        staleness_bound=bounds[0] if bounds else None, group_count=groups, gpus=gpus or counted or None
+    )
 
 
 def _number(settings: RunSettings, name: str) -> float | None:

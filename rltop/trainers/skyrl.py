@@ -48,6 +48,7 @@ DIALECT = Dialect(
     ),
     hidden=("trainer/*",),
     staleness_bounds=("max_staleness_steps",),
+    group_counts=("trainer.train_batch_size",),
     training_keys=("policy/*", "timing/step"),
     traits=(
         TraitEvidence("has_critic", _CRITIC),

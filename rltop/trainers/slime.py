@@ -41,6 +41,7 @@ DIALECT = Dialect(
     training_keys=("train/*",),
     traits=(TraitEvidence("has_critic", _CRITIC), TraitEvidence("kl_is_signed", ("train/ppo_kl",))),
     group_size_keys=("n_samples_per_prompt",),
+    group_counts=("rollout_batch_size",),
     gpus=(("actor_num_nodes", "actor_num_gpus_per_node"), ("rollout_num_gpus",)),
 )
 

@@ -125,3 +125,67 @@ def test_a_half_that_is_no_number_makes_no_margin() -> None:
 )  # fmt: skip
 def test_a_side_is_known_by_its_name(key: str, side: tuple[str, bool] | None) -> None:
     assert side_of(key) == side
+
+
+def kept(folder: Path, rows: Rows, settings: str = "") -> Run:
+    (folder / "config.yaml").write_text(settings or "seed: 1\n")
+    (folder / "metrics.jsonl").write_text("".join(json.dumps({"step": i, **row}) + "\n" for i, row in enumerate(rows)))
+    return read(folder / "metrics.jsonl")
+
+
+def slime(count: int, flat: int) -> Rows:
+    """What slime logs of a generation (`observability/rollout_metrics.py`): a count only where there is one."""
+    return [
+        {
+            "rollout/raw_reward": 0.31 + 0.01 * (i % 3), "rollout/response_len/mean": 400.0 + i % 5,
+            "rollout/zero_std/count_0.0": flat - 4.0, "train/ppo_kl": 0.001, "train/pg_loss": 0.01 * (i % 3),
+            "train/grad_norm": 0.4 + 0.01 * (i % 4), "perf/step_time": 60.0,
+            "rollout/dynamic_filter/drop_zero_std_0.0": 3.0, "rollout/dynamic_filter/drop_zero_std_1.0": 5.0,
+        } | ({"rollout/zero_std/count_1.0": 4.0} if i % 2 else {})
+        for i in range(count)
+    ]  # fmt: skip
+
+
+def rules_raised(run: Run) -> set[str]:
+    return {event.rule for event in run.events}
+
+
+def test_counts_of_groups_without_contrast_are_added_up_and_judged_by_the_number_of_groups(tmp_path: Path) -> None:
+    run = kept(tmp_path, slime(60, 31), "rollout_batch_size: 32\n")
+    assert run.stream.value("rollout/zero_std/count", 31) == 31.0
+    assert run.stream.value("rollout/zero_std/count", 30) == 27.0
+    assert run.stream.value("rollout/dynamic_filter/drop", 30) == 8.0
+    assert "G1" in rules_raised(run)
+    assert "G1" not in rules_raised(kept(tmp_path, slime(60, 31), "rollout_batch_size: 128\n"))
+    assert "G1" not in rules_raised(kept(tmp_path, slime(60, 31)))
+
+
+def test_what_skyrl_filters_is_a_share_of_its_prompts(tmp_path: Path) -> None:
+    rows = [
+        {
+            "reward/avg_raw_reward": 0.02 + 0.001 * (i % 3), "reward/num_zero_variance_filtered": 230.0 + i % 9,
+            "generate/avg_num_tokens": 300.0, "policy/policy_loss": 0.01 * (i % 3), "policy/final_loss": 0.01,
+            "policy/raw_grad_norm": 0.2 + 0.01 * (i % 4), "policy/policy_lr": 1e-6, "timing/step": 60.0,
+        }
+        for i in range(60)
+    ]  # fmt: skip
+    assert "G1" in rules_raised(kept(tmp_path, rows, "trainer:\n  train_batch_size: 256\n"))
+    assert "G1" not in rules_raised(kept(tmp_path, rows, "trainer:\n  train_batch_size: 512\n"))
+
+
+def test_samples_of_trinity_are_as_old_as_the_step_is_ahead_of_their_version(tmp_path: Path) -> None:
+    rows = [
+        {
+            "sample/model_version/mean": float(min(i - 1, 40)), "sample/model_version/min": min(i - 1, 40) - 1.0,
+            "sample/model_version_drift/mean": 0.1, "sample/task_count": 16.0, "time/train_step": 20.0 + i % 3,
+            "actor/pg_loss": 0.01 * (i % 3), "actor/grad_norm": 0.4 + 0.01 * (i % 4), "critic/score/mean": 0.3,
+        }
+        for i in range(80)
+    ]  # fmt: skip
+    run = kept(tmp_path, rows)
+    identity = run.main.identity
+    assert identity is not None
+    ages = [identity.primary(name) for name in ("staleness_mean", "staleness_max")]
+    assert [run.stream.value(age.key, 30) for age in ages if age] == [0.0, 1.0]
+    assert [run.stream.value(age.key, 79) for age in ages if age] == [38.0, 39.0]
+    assert "M8" in rules_raised(run)
