@@ -54,7 +54,8 @@ from rltop.regex import regex
 # tinker prints one in a box below `Step N`; Stable-Baselines3, Baselines and Spinning Up print one between two lines
 # of dashes, with the step in it. open-instruct prints a panel of one line per group, wrapped at 80 columns. EasyR1
 # prints a tree below `Step N`: groups, and indented below them names and numbers. NeMo-RL prints lists of `• name:
-# number` below `===== Step N/M =====`, AReaL a grid of names and numbers in turn below `Train step N/M done.` Values
+# number` below `===== Step N/M =====`, Composer and rsl_rl names and numbers below `[batch=N/M]:` and `Learning
+# iteration N/M`, AReaL a grid of names and numbers in turn below `Train step N/M done.` Values
 # are cut out with patterns; a table that is no row of metrics is no bad line.
 
 MAX_LINE_BYTES = 1024
@@ -314,9 +315,19 @@ class TableReader:
             self._row[self._group + key] = value
 
 
-_TREE_LINE = regex(r"(?P<indent> *)(?P<key>[A-Za-z_][^\s:]{0,127}):(?: (?P<value>\S{1,40}))?\s*$")
+_TREE_LINE = regex(
+    r"(?P<indent>\s*)(?:Train |Eval )?(?P<key>[A-Za-z_][^\s:]{0,127}(?: [^\s:]{1,63}){0,4}):"
+    r"(?: (?P<value>\S{1,40}))?\s*$"
+)
 _BLOCK = regex(r".{0,200}=== \[[^\[\]]{1,80}\] - METRICS STEP (?P<step>\d{1,15}) ===\s*$")
 """The title of torchforge's, with a name of a process in it."""
+_FLAT = regex(
+    r"\s*(?:(?:\[epoch=\d+\])?\[batch=(?=.*\]:)|Learning iteration )(?P<step>\d{1,15})/(?P<total>\d{1,15})\]?:?\s*$"
+)
+"""The title of Composer's and of rsl_rl's, below which there are no groups."""
+_BATCHES = "time/batch"
+_COUNTERS = regex(r"time/(?:batch|epoch|iteration|sample|token)(?:_in_\w+)?")
+"""Of Composer: what came before this batch, which are no durations; the title counts batches within the epoch."""
 _FEWEST = 3
 """A tree of fewer numbers is none of metrics."""
 _YAML = {".nan": "nan", ".inf": "inf", "-.inf": "-inf"}
@@ -328,6 +339,7 @@ class TreeReader(RowReader):
     def __init__(self) -> None:
         super().__init__()
         self._step: int | None = None
+        self._total: int | None = None
         self._start = 0
         self._above: list[tuple[int, str]] = []
 
@@ -341,17 +353,24 @@ class TreeReader(RowReader):
         if line is not None:
             self._add(line)
             return None
-        found, title = self.finish(), _TITLE.match(text) or _BLOCK.match(text)
+        found, flat = self.finish(), _FLAT.match(text)
+        title = flat or _TITLE.match(text) or _BLOCK.match(text)
         if title is not None:
             self._step, self._start = int(title["step"]), offset
+            self._total = None if flat is None else int(flat["total"])
         return found
 
     def finish(self) -> LineMetrics | None:
         step, row = self._step, self._row
         self._step, self._row, self._above = None, {}, []
-        if step is None or len(row) < _FEWEST or not any("/" in key for key in row):
+        if step is None or len(row) < _FEWEST or not (self._total or any("/" in key for key in row)):
             return None
-        return LineMetrics(step, row, offset=self._start)
+        batches = step_of(row.get(_BATCHES))
+        if self._total:
+            row = {key: value for key, value in row.items() if not _COUNTERS.fullmatch(key)}
+            step = batches + 1 if isinstance(batches, int) else step
+        total = self._total if step <= (self._total or 0) else None
+        return LineMetrics(step, row, total=total, offset=self._start)
 
     def _add(self, line: re.Match[str]) -> None:
         indent, value = len(line["indent"]), line["value"]

@@ -478,9 +478,9 @@ _WITHIN = r"(?i:(?:(?:inner )?iter|ppo epoch):[ ]{1,8}\d{1,9}/[ ]{0,8}\d{1,9}[ ]
 """Where MiniLLM is within an epoch, in front of its step."""
 _FIELD = (
     rf"(?:{_LOGGED}\s*[-|:]?\s*|{_TIME}|{_GLOG}|\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?"
-    r"|[A-Za-z_][\w.:<>-]{0,80}(?:\s{0,8}[|-]\s+|\t)|\d{1,3}(?:\.\d{1,2})?%\s+)"
+    r"|[A-Za-z_][\w.:<>-]{0,80}(?:\s{0,8}[|-]\s+|\t)|\d{1,3}(?:\.\d{1,2})?%\s+|[a-z]{1,16}/s(?:ec)?: [\d.]{1,16} \| )"
 )
-"""What loggers put in front of a line: a level, a time, something in brackets, a name and a bar, a percentage."""
+"""What loggers put in front: a level, a time, something in brackets, a name and a bar, a percentage, a rate."""
 _OBJECT_FRONT = regex(rf"\s*{_FIELD}{{0,6}}(?P<name>[\w.]{{1,64}}: )?(?=\{{)")
 _EVALUATION = r"(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)"
 _LOOP_LINE = regex(

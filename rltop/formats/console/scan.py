@@ -49,7 +49,7 @@ _METRIC = (
     b"step:", b"Step ", b"step ", b"Step:", _DICTIONARY, b'{"', b"STEP ", b"step=", b"Step=",
     b"loss=", b"loss:", b"Loss:", b"reward=", b"reward:", b"Reward:",
     b"reward score:", b"_scores (", b"ppl:", b"loss ", b"teration", b"pisode ", b"pisode:", b"it/s, ", b"s/it, ",
-    b"reward'", _INDENTED,
+    b"reward'", b"[batch=", _INDENTED,
 )  # fmt: skip
 _BAR = (b"%|", b"s/it]", b"it/s]")
 """A notebook's shell draws no bar between the percentage and the numbers."""
@@ -97,9 +97,13 @@ _DOCKER = regex(
 _FRONT = regex(rb"(?:(?:\x1b\[[0-9;]*m|[ \t])*(?:%b)%b)+ ?" % (LAUNCHED.encode(), _COLORS))
 _IN_FRONT = b"(?:%b)?%b" % (_FRONT.pattern, _COLORS)
 _TITLE = regex(
-    _IN_FRONT + rb"(?:[ \t]*Step \d{1,15}[ \t]*|[^\n]{0,200}=== \[[^\[\]\n]{1,80}\] - METRICS STEP \d{1,15} ===)(?=\n)"
+    _IN_FRONT + rb"(?:[ \t]*Step \d{1,15}[ \t]*|[^\n]{0,200}=== \[[^\[\]\n]{1,80}\] - METRICS STEP \d{1,15} ==="
+    rb"|(?:\[[Ee]poch=\d{1,9}\])?\[batch=\d{1,15}/\d{1,15}\]:|%bLearning iteration \d{1,15}/\d{1,15}%b)(?=\n)"
+    % (2 * (rb"(?:[ \t]|\x1b\[[0-9;]*m)*",))
 )
-_TREE_LINE = regex(_IN_FRONT + rb" {0,24}[A-Za-z_][^\s:]{0,127}:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)")
+_TREE_LINE = regex(
+    _IN_FRONT + rb"[ \t]{0,64}[A-Za-z_][^\s:]{0,127}(?: [^\s:]{1,63}){0,4}:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)"
+)
 _BLANK = regex(_IN_FRONT + rb"[ \t]*(?=\n)")
 _MOST_OF_TREE, _MOST_BETWEEN = 1024, 8
 """Lines of a tree of metrics below its title, and lines of other processes in a row between them."""
@@ -342,7 +346,7 @@ class LineScanner:
 
     def _mark_tree(self, body: bytes, at: int, end: int, found: dict[int, int]) -> None:
         while self._tree_lines and at < end:
-            is_end = _BLANK.match(body, at) is not None
+            is_end = self._tree_lines < _MOST_OF_TREE and _BLANK.match(body, at) is not None
             if is_end or _TREE_LINE.match(body, at):
                 found[at] = found.get(at, 0) | HitKind.TREE
                 self._between = 0

@@ -486,6 +486,20 @@ def test_the_line_behind_a_hole_is_a_line_of_its_own(torn: str, piece: int) -> N
         ("step 10/500 | loss: 0.52 | reward: 1.5", 10, 500, {"loss": 0.52, "reward": 1.5}),
         ("STEP 10/500 | loss: 0.52 | lr: 1e-5", 10, 500, {"loss": 0.52, "lr": 1e-5}),
         ("Step: 7 | loss: nan | grad_norm: 2.5", 7, None, {"loss": None, "grad_norm": 2.5}),
+        (
+            " samples/sec: 120.553 | iteration      100/  320000 | elapsed time per iteration (ms): 530.1 | "
+            "learning rate: 1.875E-06 | approx flops per GPU: 39.1TFLOPS | lm_loss: 9.105401E+00 | "
+            "number of nan iterations:   0 |",
+            100,
+            320_000,
+            {
+                "elapsed time per iteration (ms)": 530.1,
+                "learning rate": 1.875e-06,
+                "approx flops per GPU": 39.1,
+                "lm_loss": 9.105401,
+                "number of nan iterations": 0.0,
+            },
+        ),
         ("[run] epoch=0 step=1 loss=0.25 lr=0.001", 1, None, {"loss": 0.25, "lr": 0.001, "epoch": 0.0}),
         ("[gsm8k]   5/100 | loss=-4.6162 | acc=62.5%", 5, 100, {"loss": -4.6162, "acc": 0.625}),
         ("2025-01-02 03:04:05,678 - INFO - step=12 loss=0.5, time=3.1s", 12, None, {"loss": 0.5, "time": 3.1}),

@@ -346,3 +346,54 @@ def test_rows_of_a_table_of_answers_take_no_longer_than_others() -> None:
 
     took("x")
     assert took(" ") < 20 * min(took("x") for _ in range(3))
+
+
+COMPOSER = """\
+[epoch=2][batch={step}/125]:
+\t Train time/batch: {done}
+\t Train time/sample: 800
+\t Train loss/train/total: 0.5{step}
+\t Train lr-DecoupledAdamW/group0: 0.0001
+\t Train env/reward: 0.25
+[Eval batch=1/10] Eval on eval data
+\t Eval metrics/eval/Accuracy: 0.9
+"""
+RSL_RL = (
+    "#" * 80
+    + """
+                    \x1b[1m Learning iteration {step}/1500 \x1b[0m                    \n
+                       Computation: 53211 steps/s (collection: 1.523s, learning 0.325s)
+             Mean action noise std: 0.98
+          Mean value_function loss: 0.0521
+                       Mean reward: 3.{step}
+Episode_Reward/track_lin_vel_xy_exp: 0.1203
+--------------------------------------------------------------------------------
+                   Total timesteps: 393216
+                    Iteration time: 1.85s
+                      Time elapsed: 00:00:07
+                               ETA: 00:46:12
+
+Saving model checkpoint: 12
+"""
+)
+
+
+@pytest.mark.parametrize("front", ["", "[rank0]: "])
+@pytest.mark.parametrize("piece", [1 << 20, 2_000])
+def test_names_and_numbers_below_the_title_of_a_step_are_a_row(front: str, piece: int) -> None:
+    for text, offset, total, last in (
+        (COMPOSER, 125, None, {
+            "metrics/eval/Accuracy": 0.9, "loss/train/total": 0.547, "lr-DecoupledAdamW/group0": 0.0001,
+            "env/reward": 0.25,
+        }),
+        (RSL_RL, 0, 1500, {
+            "Mean action noise std": 0.98, "Mean value_function loss": 0.0521, "Mean reward": 3.47,
+            "Episode_Reward/track_lin_vel_xy_exp": 0.1203, "Total timesteps": 393216.0,
+        }),
+    ):  # fmt: skip
+        printed = "".join(text.format(step=step, done=step + 124) for step in range(41, 48))
+        records, decoder = decode("".join(front + line for line in printed.splitlines(keepends=True)), piece)
+        assert [record.step for record in records] == [offset + step for step in range(41, 48)]
+        assert row(records[-1]) == last
+        assert records[-1].total_steps == total
+        assert decoder.counts.bad_lines == 0
