@@ -102,8 +102,8 @@ class GradientSpike(Detector):
         level, threshold = INFO, info
         if (is_huge and is_again) or (is_often_spiking and ratio > info and value > thresholds["crit_floor"]):
             level, threshold = CRIT, crit if ratio > crit else info
-        elif is_often_raised or is_huge:
-            level, threshold = WARN, crit if is_huge else thresholds["warn"]
+        elif is_often_raised:
+            level, threshold = WARN, thresholds["warn"]
         elif ratio <= info:
             return QUIET
         elif self._is_loss_outlier(context):
@@ -111,7 +111,7 @@ class GradientSpike(Detector):
         if context.is_lr_rising:
             level = INFO
         found = Finding(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
-        if is_huge and level >= WARN:
+        if is_huge and not context.is_lr_rising:
             self.lone, self.lone_at = found, context.record
         return found
 
@@ -127,7 +127,7 @@ class GradientSpike(Detector):
         """Against the robust deviation of ln gradient before, and against the tenth of the records that is highest."""
         before = self.window.values[:-1]
         spread = log_spread_of(before)
-        high = sorted(before)[len(before) * 9 // 10] if before else 0.0
+        high = sorted(before)[min(len(before) * 9 // 10, len(before) - 2)] if len(before) > 1 else 0.0  # not one alone
         is_beyond = math.log(ratio) > min(self.thresholds["sigmas"] * spread, math.log(_ANY_NOISE))
         return is_beyond and value > self.thresholds["above"] * high
 

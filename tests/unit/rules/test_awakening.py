@@ -39,8 +39,8 @@ def test_o1_groups_without_variance_say_the_same_of_norms_above_one() -> None:
 
 
 def test_o1_a_spike_is_heard_while_the_gradient_comes_to_life() -> None:
-    wild = lambda r: 60.0 if 30 <= r <= 34 else climb(0.5)(r)  # noqa: E731
-    assert first(play(80, grad_norm=wild, reward_mean=0.3), "O1").record == 30
+    wild = lambda r: 60.0 + 1e5 * (r - 30) if 30 <= r <= 34 else climb(0.5)(r)  # noqa: E731
+    assert first(play(80, grad_norm=wild, reward_mean=0.3), "O1").record == 31
 
 
 def test_o1_a_rise_beyond_the_usual_norm_to_clip_at_is_a_spike_from_any_start() -> None:
