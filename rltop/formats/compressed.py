@@ -1,4 +1,4 @@
-"""Compressed history: `.gz`, `.bz2` and `.zst` in front of any other decoder.
+"""Compressed history: `.gz`, `.bz2` and `.zst` in front of any other decoder; so is text in UTF-16.
 
 Known by magic bytes, not by name. What was decoded before a stream ends early or breaks is kept; several members in a
 row are one stream, as their tools read them. A few bytes may stand for any number: they are unpacked and decoded a
@@ -8,6 +8,7 @@ piece at a time, and what is unpacked and waits is never more than a few MiB.
 from __future__ import annotations
 
 import bz2
+import codecs
 import zlib
 from collections import deque
 from copy import copy, deepcopy
@@ -27,6 +28,18 @@ _ZSTD_BYTES = 256
 
 Four bytes are a block at least, and a block is 128 KiB at most: 8 MiB come out at once.
 """
+
+
+class _Utf16:
+    """UTF-16 as UTF-8, its byte-order mark left out; what is no UTF-16 is marked as such."""
+
+    eof, unused_data = False, b""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+
+    def decompress(self, data: bytes) -> bytes:
+        return self._decoder.decode(data).encode("utf-8", "replace")
 
 
 class CompressedDecoder(OuterDecoder):
@@ -93,8 +106,11 @@ class CompressedDecoder(OuterDecoder):
 
     @property
     def holds_back(self) -> bool:
-        is_torn = self._inflater is not None and not self._is_broken
-        return is_torn or self._inner.holds_back
+        return self._is_torn or self._inner.holds_back
+
+    @property
+    def _is_torn(self) -> bool:
+        return self._inflater is not None and not (self._is_broken or self.codec is Codec.UTF16)
 
     def __deepcopy__(self, memo: dict[int, object]) -> CompressedDecoder:
         """A copy that can be finished, and not fed: what unpacks is not copied."""
@@ -105,7 +121,7 @@ class CompressedDecoder(OuterDecoder):
     def finish(self) -> list[Record]:
         records = self.go_on_to_end()
         counts = self.counts
-        if self._inflater is not None and not self._is_broken:
+        if self._is_torn:
             self.note = f"the {self.codec} stream ends early: it is cut, or still being written"
             counts.cut_streams += 1
             counts.is_cut_off = True
@@ -151,6 +167,8 @@ class CompressedDecoder(OuterDecoder):
             return zlib.decompressobj(wbits=31)
         if self.codec is Codec.BZIP2:
             return bz2.BZ2Decompressor()
+        if self.codec is Codec.UTF16:
+            return _Utf16()
         assert self._package is not None
         return self._package.ZstdDecompressor().decompressobj()
 
@@ -158,6 +176,8 @@ class CompressedDecoder(OuterDecoder):
         """Decompress some of `data`: about a slice out, and what of `data` was not used."""
         if self.codec is Codec.ZSTD:
             return inflater.decompress(data[:_ZSTD_BYTES]), data[_ZSTD_BYTES:]
+        if self.codec is Codec.UTF16:
+            return inflater.decompress(data), b""
         # bz2 keeps unused input itself: asked again with nothing, it goes on.
         out = inflater.decompress(data, SLICE_BYTES)
         return out, inflater.unconsumed_tail if self.codec is Codec.GZIP else b""

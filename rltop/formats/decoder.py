@@ -380,13 +380,18 @@ class Codec(enum.StrEnum):
     GZIP = "gzip"
     BZIP2 = "bzip2"
     ZSTD = "zstd"
+    UTF16 = "UTF-16"
+    """What `>` of Windows PowerShell writes."""
 
 
-_MAGIC = ((b"\x1f\x8b", Codec.GZIP), (b"BZh", Codec.BZIP2), (b"\x28\xb5\x2f\xfd", Codec.ZSTD))
+_MAGIC = (
+    *((b"\x1f\x8b", Codec.GZIP), (b"BZh", Codec.BZIP2), (b"\x28\xb5\x2f\xfd", Codec.ZSTD)),
+    *((b"\xff\xfe", Codec.UTF16), (b"\xfe\xff", Codec.UTF16)),
+)
 
 
 def codec_of(head: bytes) -> Codec | None:
-    """The codec of a file that begins with `head` (at least `MAGIC_BYTES`); None if it is not compressed."""
+    """The codec of a file that begins with `head` (at least `MAGIC_BYTES`); None if it is as it is read."""
     return next((codec for magic, codec in _MAGIC if head.startswith(magic)), None)
 
 

@@ -150,7 +150,7 @@ def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -
         records = decoder.finish()
     if decoder.stopped and not records:
         raise DecodeError(decoder.stopped, "unpack it and pass the file inside")
-    return None, "" if records else "compressed, no metrics at its beginning"
+    return None, "" if records else f"{codec}, no metrics at its beginning"
 
 
 def damage_at_start(path: str, kind: Kind | None) -> str:

@@ -98,7 +98,8 @@ class TailStatus(NamedTuple):
     is_emptied: bool = False
 
 
-_BINARY_MAGIC = (b":W&B", b":SWL", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"PAR1", b"SQLite")
+_BINARY_MAGIC = (b":W&B", b":SWL", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"PAR1", b"SQLite",
+                 b"\xff\xfe", b"\xfe\xff")  # fmt: skip
 _BINARY_NAMES = ("tfevents", ".wandb", ".swanlab", ".gz", ".bz2", ".zst")
 
 

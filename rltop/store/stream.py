@@ -337,7 +337,7 @@ class Stream:
             self._insert_late(segment, record, layout)
 
     def _has_gone_back(self, segment: Segment, record: Record, layout: Layout) -> bool:
-        """Is the row at an unknown step no late one: does it go back itself, or stand behind one that has fewer keys?"""
+        """Is a row at an unknown step no late one: does it go back itself, or follow a single one of fewer keys?"""
         is_behind_one = segment.first_step == segment.last_step and len(layout.columns) > segment.blocks[0].width
         return (is_behind_one or self._space.reach(layout, record.step)) and not _fills_a_hole(segment, record.step)
 

@@ -12,11 +12,15 @@ import zstandard
 from stores import read_in_pieces
 from tables import each_row
 
+from rltop.clock import FakeClock
 from rltop.errors import SourceError
 from rltop.formats.compressed import CompressedDecoder
 from rltop.formats.decoder import Codec, DecoderOptions, codec_of
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.formats.kinds import MOST_LAYERS, AutoDecoder
+from rltop.run.discover import discover
+from rltop.run.session import Session
+from rltop.sources.feed import DirectFeed
 
 LINES = b"".join(json.dumps({"step": i, "a": i / 7}).encode() + b"\n" for i in range(2000))
 PACKED = {Codec.GZIP: gzip.compress, Codec.BZIP2: bz2.compress}
@@ -160,3 +164,33 @@ def test_what_is_packed_twice_is_unpacked_piece_by_piece_too():
         calls.append(inner.go_on())
     assert sum(map(len, calls)) == 10_000
     assert max(map(len, calls)) < 1_000
+
+
+@each_row(
+    ("encoding", "size", "end"),
+    [("utf-16-le", 1, b"\n"), ("utf-16-le", 4097, b"\r\n"), ("utf-16-be", 977, b"\n")],
+)
+def test_utf_16_as_powershell_redirects_into_is_the_text(encoding, size, end):
+    """And as much as has been written of it: there is no end that could be missing."""
+    text = "\ufeff" + LINES.replace(b"\n", end).decode().replace('"a"', '"reward/größe"')
+    decoder = AutoDecoder("train.jsonl", DecoderOptions())
+    records = read_in_pieces(decoder, text.encode(encoding)[: -(len(end) * 2)], size)
+    assert [record.step for record in records] == list(range(2000))
+    assert records[7].schema.keys == ("reward/größe",)
+    assert (decoder.stopped, decoder.counts.bad_lines, decoder.counts.nul_bytes) == ("", 0, 0)
+
+
+def test_a_file_in_utf_16_is_followed(tmp_path):
+    path = tmp_path / "train.log"
+    line = "step:{} - actor/pg_loss:0.5 - critic/score/mean:0.25 - perf/throughput:9.0\r\n"
+    path.write_bytes(("\ufeff" + line.format(1)).encode("utf-16-le"))
+    clock = FakeClock()
+    session = Session(discover([str(path)]).found, lambda each, rows: DirectFeed(each, clock=clock, last=rows), clock)
+    session.drain()
+    for step in range(2, 9):
+        with path.open("ab") as file:
+            file.write(line.format(step).encode("utf-16-le"))
+        session.drain()
+    stream = session.runs[0].stream
+    assert (stream.last_step, list(stream.keys)) == (8, ["actor/pg_loss", "critic/score/mean", "perf/throughput"])
+    session.close()
