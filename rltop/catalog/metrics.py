@@ -86,13 +86,14 @@ def spoken_title(metric: str) -> str:
 _WORD = regex(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _GROUPS = (
     ("kl_ref", frozenset({"kl", "kld", "kldiv"})),
+    ("loss", frozenset({"cross", "crossentropy", "xent"})),
     ("entropy", frozenset({"entropy", "entropies", "ent"})),
     ("loss", frozenset({"loss", "losses"})),
     ("response_len_mean", frozenset({"length", "lengths", "len", "lens"})),
     ("success_frac", frozenset({"accuracy", "acc", "success", "solved", "correct"})),
     ("reward_mean", frozenset({"reward", "rewards", "rew", "score", "scores", "return", "returns"})),
 )
-"""Metric → words, the most telling first: a KL loss is a KL, an entropy loss an entropy."""
+"""Metric → words, the most telling first: a KL loss is a KL, an entropy loss an entropy, a cross entropy a loss."""
 _NO_GUESS = frozenset({
     "std", "stdev", "var", "variance", "dev", "max", "maximum", "min", "minimum", "best", "worst", "median", "sum",
     "count", "num", "n", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "coef", "coeff", "weight", "scale",

@@ -496,6 +496,8 @@ _EPOCH_LINE = regex(
     r"(?:\s?[|,;:-]\s?|\s)(?:\s*(?P<inner>\d{1,12}) ?/ ?\d{1,12} )?(?P<rest>.*)$",
     re.DOTALL,
 )
+_SENTENCES = regex(rf"\s*{_FIELD}{{0,6}}[\w ?=-]{{1,64}}\. Step: (?P<rest>\d.*?)(?:\. (?:Not )?Training\b.*)?\.?\s*$")
+"""What ML-Agents says of one behavior: `3DBall. Step: 12000. Time Elapsed: 35.1 s. Mean Reward: 1.1. Training.`"""
 _OF_EVALUATION = regex(rf"(?:\A|[\s\[|]){_EVALUATION}(?=\]|:?\s)")
 _OF_THAT_EVALUATION = regex(rf"\s?[\[(]{_EVALUATION}[\])]")
 """What may say so behind the step."""
@@ -603,6 +605,8 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
         return []
     if not is_ended:
         text = _HALF.sub("", text)
+    if (sentences := _SENTENCES.match(text)) is not None:
+        text = f"Step: {sentences['rest'].replace('. ', ', ')}"
     line = _LOOP_LINE.match(text)
     if line is None:
         return _read_log_line(text) or _read_more(text) or _read_pairs_with_step(text) or _read_epoch_line(text)

@@ -500,6 +500,19 @@ def test_the_line_behind_a_hole_is_a_line_of_its_own(torn: str, piece: int) -> N
                 "number of nan iterations": 0.0,
             },
         ),
+        (
+            "[INFO] 3DBall. Step: 12000. Time Elapsed: 35.123 s. Mean Reward: 1.193. Std of Reward: 0.703. Training.",
+            12_000,
+            None,
+            {"Time Elapsed": 35.123, "Mean Reward": 1.193, "Std of Reward": 0.703},
+        ),
+        (
+            "2026-11-28 06:00:00 INFO [stats.py:145] SoccerTwos?team=0. Step: 20000. Time Elapsed: 20.1 s. "
+            "Mean Reward: -0.5. Mean Group Reward: -0.151. Training. ELO: 1203.200. ",
+            20_000,
+            None,
+            {"Time Elapsed": 20.1, "Mean Reward": -0.5, "Mean Group Reward": -0.151},
+        ),
         ("[run] epoch=0 step=1 loss=0.25 lr=0.001", 1, None, {"loss": 0.25, "lr": 0.001, "epoch": 0.0}),
         ("[gsm8k]   5/100 | loss=-4.6162 | acc=62.5%", 5, 100, {"loss": -4.6162, "acc": 0.625}),
         ("2025-01-02 03:04:05,678 - INFO - step=12 loss=0.5, time=3.1s", 12, None, {"loss": 0.5, "time": 3.1}),

@@ -40,6 +40,7 @@ from rltop.run.snapshot import Snapshot
         ("my/kl_loss_term", "kl_ref"),
         ("gen/len", "response_len_mean"),
         ("opt/total_objective_loss", "loss"),
+        ("metrics/train/LanguageCrossEntropy", "loss"),
         ("my/accuracy_score", "success_frac"),
         ("agent/task_rew/std", ""),
         ("reward_weight", ""),
