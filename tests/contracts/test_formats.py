@@ -58,10 +58,13 @@ def test_a_format_has_a_fuzz_target_with_a_seed_of_its_own(kind: Kind) -> None:
         own = [seed for seed in FUZZ["seeds"](name) if kind_of(seed[:HEAD_BYTES], "x", is_all=True) is kind]
         if own and is_fed(cls, lambda name=name, own=own: FUZZ["PROMISES"][name](min(own, key=len))):
             return
-    pytest.fail(f"{kind.name}: no target in bench/fuzz_target.py feeds {cls.__name__} a file of this format")
+    seed = "a seed that is recognised without its file's name"
+    pytest.fail(f"{kind.name}: no target in bench/fuzz_target.py feeds {cls.__name__} {seed}")
 
 
 @each_row("kind", KINDS, ids=[kind.name for kind in KINDS])
 def test_a_format_has_a_case(kind: Kind) -> None:
     """A row in `FORMATS` of test_lazy_imports.py, whose file is recognised as this format."""
-    assert any(kind_of(head, name, is_all=True) is kind for name, head in cases()), f"{kind.name}: no row in FORMATS"
+    assert any(kind_of(head, name, is_all=True) is kind for name, head in cases()), (
+        f"{kind.name}: no row in FORMATS of test_lazy_imports.py"
+    )

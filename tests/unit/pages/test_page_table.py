@@ -94,7 +94,7 @@ def test_every_key_of_a_page_changes_what_it_shows_or_says_why_not(where: Scope,
             # What is shown whole cannot be moved.
             page.on("zoom-in", moment)
         answer = page.on(key.id, moment)
-        assert answer == Redraw() or isinstance(answer, Say), key.id
+        assert isinstance(answer, Redraw | Say | ShowStep), f"{type(page).__name__}.on({key.id!r}): {answer}"
 
 
 def test_a_page_says_what_it_wants_and_does_none_of_it(moment: Moment) -> None:
