@@ -160,7 +160,9 @@ def _x_ticks(plot: PlotData, first: float, last: float, columns: int) -> tuple[t
         ticks = nice_ticks(first, last, wanted)
     if plot.axis is Axis.STEP:
         ticks = tuple(step for step in ticks if step == int(step)) or (float(first),)
-    return ticks, tuple(plot.axis.label(tick) for tick in ticks)
+    # A narrow window may lie within one minute, or within the digits that a label has.
+    labelled = {plot.axis.label(tick): tick for tick in reversed(ticks)}
+    return tuple(reversed(labelled.values())), tuple(reversed(labelled))
 
 
 def _drawable(curve: Curve, *, is_log: bool) -> tuple[Curve, int]:

@@ -106,8 +106,10 @@ def with_marks(rows: Sequence[Row], marked: Sequence[Target]) -> Sequence[Row]:
 
 
 def _lettered(row: Row, letters: dict[Target, tuple[str, str]]) -> Row:
+    text = "".join(piece for piece, _ in row.line)
     for link in row.links:
-        if link.target in letters:
+        # Before a heading there is one blank only: a letter in it would become part of the word.
+        if link.target in letters and not text[link.start + 1 : link.start + 2].isalpha():
             letter, role = letters[link.target]
             row = row._replace(line=with_sign(row.line, link.start, {" ": letter}.get, role))
     return row

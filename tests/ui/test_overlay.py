@@ -206,3 +206,15 @@ async def test_a_click_on_a_head_sorts_the_numbers_and_letters_stay() -> None:
         app.cursor.show(70)
         await pilot.pause()
         assert set(rows_of(app)) >= {"A", "B"}
+
+
+async def test_a_mark_touches_no_word() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        board = screen_of(app).board
+        heads = [row for row in board.rows if "".join(text for text, _ in row.line).startswith(" STRAGGLERS")]
+        board.select(next(link.target for link in heads[0].links if link.target.kind is TargetKind.METRIC))
+        await press(pilot, "space")
+        assert "marked as A" in status_text(app)
+        assert any(line.startswith(" STRAGGLERS") for line in page_text(app).splitlines())

@@ -66,3 +66,12 @@ def test_ticks_stand_the_same_rows_apart_at_every_height(low: float, high: float
     places = [(tick - axes.low) / cell for tick in axes.y_ticks]
     assert len(places) >= 2 and all(abs(place - round(place)) < 1e-3 for place in places)
     assert len({round(b) - round(a) for a, b in pairwise(places)}) == 1
+
+
+@each_row(
+    ("axis", "first", "last"), [(Axis.TIME, 66.08, 66.12), (Axis.CLOCK, 1.8e9, 1.8e9 + 20), (Axis.EPOCH, 0.0, 2.0)]
+)
+def test_no_two_ticks_have_the_same_label(axis: Axis, first: float, last: float) -> None:
+    drawn = axes_of(PlotData(Zoom(first, last), Curve((first, last), (1.0, 2.0)), axis=axis), 80, 20)
+    assert drawn is not None and drawn.x_labels
+    assert len(set(drawn.x_labels)) == len(drawn.x_labels) == len(drawn.x_ticks)
