@@ -203,7 +203,9 @@ class AlertState(Cloned):
             self.detector.nats = applicability.nats_of(context)
         if isinstance(self.standing, Departure):
             self.standing.observe(context)
-        event = None if finding is None else self.advance(context, finding)
+        is_calm = finding is QUIET and not (self.is_firing or self._lasting.is_counting)
+        event = None if finding is None or is_calm else self.advance(context, finding)
+        self.is_idle = not (self.is_firing or self._recovered or self._lasting.is_counting)
         return event if self._recovered is None else event or self._leave_again(context, self._recovered)
 
     def _note(self, record: int, finding: Finding) -> None:
@@ -223,28 +225,23 @@ class AlertState(Cloned):
         self._unmoved = None
         established = lasting.push(level, seen.record, seen.step)
         if self.spec.is_fact and level == INFO:
-            self.is_idle = not (self.is_firing or self._recovered or lasting.is_counting)
             return self._event(context, EventState.FACT, INFO, said(self, finding))
         if self.is_firing:
             if isinstance(self.standing, Departure) and self.standing.settled is not None:
-                return self._while_settled(context, finding, _held(self, context, finding, established), self.standing)
+                return self._while_settled(context, finding, _held(self, context, established), self.standing)
             return self._while_firing(context, finding, established)
-        event = self._begin(context, finding, established)
-        self.is_idle = not (self.is_firing or self._recovered or lasting.is_counting)
-        return event
+        return self._begin(context, finding, established)
 
-    def _begin(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
-        if finding.level == OK:
+    def _begin(self, context: RuleContext, finding: Finding, earned: Level) -> Event | None:
+        if OK in (finding.level, earned) or self.is_moot(context):
             return None
-        earned = established
-        established = _held(self, context, finding, established)
+        established = _held(self, context, earned)
         if self.spec.is_fact and established == INFO:
             return None
-        record = context.observation.record
-        if not self._loud <= beyond(finding) < math.inf:
-            while established > OK and self._cool.get(established, 0) > record:
-                established = Level(established - 1)
-        if established <= OK or self.is_moot(context):
+        is_cooling = self._cool.get(established, 0) > context.observation.record
+        if is_cooling and not self._loud <= beyond(finding) < math.inf:
+            return None
+        if earned >= WARN and self._comes_home(context, finding):
             return None
         self.since_record, self.since_step = self.detector.since or self._lasting.began(established)
         self.recovered_step, self._better = None, 0
@@ -255,6 +252,10 @@ class AlertState(Cloned):
 
     def is_moot(self, context: RuleContext) -> bool:
         return not context.standing.isdisjoint(self.spec.silent_under)
+
+    def _comes_home(self, context: RuleContext, finding: Finding) -> bool:
+        """Its metric is on its way back to where another alert has seen it leave."""
+        return not self.is_firing and comes_home(self.spec, self.detector, finding, context)
 
     def _leave_again(self, context: RuleContext, recovered: _Recovered) -> Event | None:
         """Raise what has recovered, but has left the level of before again and stays away.
@@ -273,8 +274,8 @@ class AlertState(Cloned):
         if self.detector.is_known or self.is_moot(context) or excuse_of(self.spec, standing, context):
             return None
         if not standing.is_gone:
-            level = _held(self, context, finding, level)
-        if level < WARN:
+            level = _held(self, context, level)
+        if level < WARN or (not standing.is_gone and self._comes_home(context, finding)):
             return None
         if self.is_firing and self.level >= WARN:
             # By where the metric stands, whatever the rule finds by now.
@@ -328,7 +329,7 @@ class AlertState(Cloned):
             self._better = self._better + 1 if standing.is_back or found == INFO else 0
         # It gets worse on a record that is as bad, also where a silence or the cap on alarms has ended meanwhile.
         if established > level and found >= established:
-            established = _held(self, context, finding, established)
+            established = _held(self, context, established)
             if established > level and self._cool.get(established, 0) <= context.observation.record:
                 return self._worsen(context, finding, established)
         if level == CRIT:
@@ -470,15 +471,13 @@ def excuse_of(spec: RuleSpec, standing: Departure, context: RuleContext) -> str:
     return standing.load_words(context.recent)
 
 
-def _held(state: AlertState, context: RuleContext, finding: Finding, established: Level) -> Level:
+def _held(state: AlertState, context: RuleContext, established: Level) -> Level:
     """The level that may be raised: INFO for a rule that has raised three alarms in this run (of CRIT, three).
 
-    What lasts is held back no longer. None for a metric on its way back to where another alert has seen it leave.
+    What lasts is held back no longer.
     """
     if established < WARN:
         return established
-    if not state.is_firing and comes_home(state.spec, state.detector, finding, context):
-        return OK
     if state.is_firing and state.level >= WARN and established <= state.worst:
         return established
     has_lasted = state.is_firing and context.observation.record - state.since_record >= SETTLED_AFTER
@@ -495,7 +494,7 @@ def beyond(finding: Finding) -> float:
     value, line = finding.value, finding.threshold
     if line is None or not value * line > 0.0:
         return math.inf
-    return max(value / line, line / value)
+    return value / line if abs(value) > abs(line) else line / value
 
 
 def _beside(state: AlertState, worse: Finding) -> Finding:

@@ -87,26 +87,28 @@ class NoLearningSignal(Detector):
 class MostlyOneReward(Detector):
     """R22: batch after batch all earn one and the same reward, but for a few that differ and end what R2 counts."""
 
-    flat: deque[tuple[int, float]] = deque()
+    flat: deque[int] = deque()
+    levels: deque[float] = deque()
     seen = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         reward, values = context.reward, context.values
         if reward.value is None or (is_flat := self._is_flat(values, reward.zero_share)) is None:
             return None
-        flat, size, thresholds = self.flat, self.thresholds["records"], self.thresholds
+        flat, levels, size, thresholds = self.flat, self.levels, self.thresholds["records"], self.thresholds
         self.seen += 1
         if is_flat:
-            flat.append((self.seen, round(reward.value, 9)))
-        while flat and flat[0][0] <= self.seen - size:
+            flat.append(self.seen)
+            levels.append(round(reward.value, 9))
+        while flat and flat[0] <= self.seen - size:
             flat.popleft()
+            levels.popleft()
         if not flat:
             return QUIET
         known = min(self.seen, size)
         least = RELEASE * min(thresholds["warn"], thresholds["floor"]) * known
         if known < thresholds["least"] or len(flat) < least or reward.is_constant:
             return QUIET
-        levels = [level for _, level in flat]
         if len(levels) - len(set(levels)) + 1 < least or context.has_teacher or context.is_paused:
             return QUIET
         level, count = Counter(levels).most_common(1)[0]

@@ -451,9 +451,7 @@ class Several(Detector):
             one = other.detect(context)
             if found is None or (one is not None and one is not QUIET and one.level > found.level):
                 found, whose = one, name
-        if found is None or found is QUIET:
-            return found
-        return found._replace(words=(whose, *found.words)) if whose else found
+        return found._replace(words=(whose, *found.words)) if whose and found and found is not QUIET else found
 
     @property
     def since(self) -> tuple[int, int] | None:  # type: ignore[override] # asked for when an alert begins only

@@ -194,12 +194,14 @@ def behind(detector: Detector, standing: Standing, base: float | None, context: 
     judged = standing.judged
     if judged is None or base is None:
         return base, base, None
-    first, before, newest = (
+    first, newest = (
         [(one.step, value) for one in rows if (value := judged.read(one)) is not None]
-        for rows in (context.first, [one for one in context.recent if one.record < since], context.recent)
+        for rows in (context.first, context.recent)
     )
+    before = newest[: len(newest) - len(judged.newest(context.recent, since, len(newest)))]
     held = (*medians_of(detector), *context.baselines.values())
-    series = ((one, each) for one in held for each in ((first,) if isinstance(one, Frozen) else (before, newest)))
+    unlike = {one if isinstance(one, Frozen) else one.size: one for one in held}.values()
+    series = ((one, each) for one in unlike for each in ((first,) if isinstance(one, Frozen) else (before, newest)))
     found = next((found for one, each in series if (found := one.behind(base, each))), ())
     if not found:
         return base, base, None
