@@ -665,7 +665,7 @@ class ChartPage(Page):
                 return self._on_axes(key, moment)
         return Redraw()
 
-    def _on_axes(self, key: str, moment: Moment) -> Effect | None:
+    def _on_axes(self, key: str, moment: Moment) -> Effect | None:  # noqa: PLR0911 - what each key refuses
         match key:
             case "log":
                 if not any(plot.can_log for plot in self.plots):
@@ -691,6 +691,8 @@ class ChartPage(Page):
                 if not 0 <= at < len(SMOOTHINGS):
                     return Say("that is the least smoothing" if at < 0 else "that is the most smoothing")
                 self.smoothing, self.has_smooth = SMOOTHINGS[at], True
+            case _:
+                return None
         return Redraw()
 
     # -- the mouse ---------------------------------------------------------------------------------------------------

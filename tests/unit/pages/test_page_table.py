@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,12 +83,19 @@ def moment() -> Moment:
     return Moment(Snapshot(run_of(verl_lines((step, {"loss": 1.0 / step}) for step in range(1, 201)))), UNICODE)
 
 
-@pytest.mark.parametrize("where", [Scope.CHART, Scope.METRICS, Scope.TIMELINE])
-def test_every_key_of_a_page_changes_what_it_shows_or_says_why_not(where: Scope, moment: Moment) -> None:
-    makers = {
-        Scope.CHART: lambda: MetricPage("loss"), Scope.METRICS: STANDING["metrics"],
-    }  # fmt: skip
-    page = makers.get(where, STANDING["timeline"])()
+@pytest.mark.parametrize(
+    ("where", "make"),
+    [
+        (Scope.CHART, lambda: MetricPage("loss")),
+        (Scope.CHART, lambda: OverlayPage((Target(TargetKind.METRIC, "loss"),))),
+        (Scope.METRICS, STANDING["metrics"]),
+        (Scope.TIMELINE, STANDING["timeline"]),
+    ],
+)
+def test_every_key_of_a_page_changes_what_it_shows_or_says_why_not(
+    where: Scope, make: Callable[[], Page], moment: Moment
+) -> None:
+    page = make()
     page.rows(moment, 120, 40)
     for key in KEYS[where]:
         if where is Scope.CHART:
