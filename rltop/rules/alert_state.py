@@ -251,7 +251,7 @@ class AlertState(Cloned):
         return self._raise(context, EventState.FIRING, finding, established)
 
     def is_moot(self, context: RuleContext) -> bool:
-        return not context.standing.isdisjoint(self.spec.silent_under)
+        return not (context.standing | context.held).isdisjoint(self.spec.silent_under)
 
     def _comes_home(self, context: RuleContext, finding: Finding) -> bool:
         """Its metric is on its way back to where another alert has seen it leave."""
@@ -449,6 +449,11 @@ class AlertState(Cloned):
         self._lasting.clear()
         self._unmoved = None
         self.is_idle = not (self.is_firing or self._recovered)
+
+    @property
+    def is_held_back(self) -> bool:
+        """It stands at INFO although what raised it was an alarm, and lasted: the rule has raised enough of them."""
+        return self.is_firing and self.level == INFO and self._first.level >= WARN
 
     @property
     def is_settled(self) -> bool:

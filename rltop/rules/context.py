@@ -427,6 +427,7 @@ class RuleContext(Cloned):
         alarms: family → record of the segment in which a verdict of it last began or got worse.
         onsets: family → where the oldest of its active verdicts, at WARN or above, began.
         standing: rules, and parts of rules, whose alert is active at WARN or above.
+        held: those whose alert would be, but for the cap on alarms, or the silence after one.
         raised: rule and level → how many alarms the run has been told of, restarts included.
         homes: number → the level before that an alert has frozen.
         baselines: metric → what it was early in the segment, by the same records as the baseline that pages show.
@@ -456,6 +457,7 @@ class RuleContext(Cloned):
         self.recent: deque[Observation] = deque(maxlen=HELD_RECORDS)
         self.first: tuple[Observation, ...] = ()
         self.standing: set[str] = set()
+        self.held: set[str] = set()
         self.homes: dict[JudgedValue, Home] = {}
         self.baselines = {name: Frozen() for name in BASELINES}
         self._unlearnt: tuple[str, ...] = BASELINES
@@ -555,6 +557,7 @@ class RuleContext(Cloned):
                 # One alert counts once, at its worst.
                 self.raised[event.rule, Level.WARN] = max(0, self.raised.get((event.rule, Level.WARN), 0) - is_told)
             self.standing.add(event.said_by)
+            self.held.discard(event.said_by)
         if not event.is_alarm:
             return
         baseline = self.baselines.get(event.metric)
@@ -573,6 +576,7 @@ class RuleContext(Cloned):
     def forget(self, event: Event) -> None:
         """Its rule, or part, is no longer active, nor its family, if that is what began it."""
         self.standing.discard(event.said_by)
+        self.held.discard(event.said_by)
         onset = self.onsets.get(event.family)
         if onset is not None and onset.rule == event.said_by:
             del self.onsets[event.family]

@@ -17,7 +17,7 @@ from rltop.rules import facts, profiles, registry
 from rltop.rules.advice import advise
 from rltop.rules.alert_state import TOGETHER_RECORDS, AlertState, Told, sentence, shown, verdict_of
 from rltop.rules.context import RuleContext
-from rltop.rules.levels import HIGHEST, field_of
+from rltop.rules.levels import CLASSIC, HIGHEST, LANGUAGE, field_of
 from rltop.rules.options import EngineOptions
 from rltop.rules.rule import QUIET, Group, RuleSpec, State
 from rltop.rules.standing import Departure
@@ -25,6 +25,7 @@ from rltop.stats.persistence import Crossing
 from rltop.structs import Cloned, NamedTuple
 
 _HELD = 8
+_FIELD_TOLD = {LANGUAGE: "; a language model's run, by its keys", CLASSIC: "; a run of classic RL, by its keys"}
 
 
 class _Together(NamedTuple):
@@ -90,7 +91,8 @@ class RuleSelection:
         self.identity, self._options = identity, options
         self.profiles = profiles.active(identity, options.profiles)
         self._names = [profile.name for profile in self.profiles]
-        self._highest = HIGHEST[field_of(identity, self._names)]
+        self.field = field_of(identity, self._names)
+        self._highest = HIGHEST[self.field]
 
     @property
     def group_size(self) -> int | None:
@@ -244,15 +246,36 @@ class Engine(Cloned):
                 told = told[0]._replace(message=sentence(state, self._context), since_step=state.since_step), state
         event = event._replace(metric=_subject(state, self.rules.identity)[0])
         self._context.note(event, state.since_record, state.since_step, is_told=told is not None)
-        if told is None:
-            return []
-        event, state = told
+        if state.is_held_back and event.state is EventState.FIRING:
+            self._context.held.add(event.said_by)
+        return [] if told is None else [self._log(*told)]
+
+    def _log(self, event: Event, state: AlertState) -> Event:
+        """Add to the events what is told of an alert: with its subject, its incident and the baseline it quotes."""
         metric, key = _subject(state, self.rules.identity)
         base = verdict_of(state, metric, key, self._context).quoted_baseline if state.is_firing else None
         incident = state.incident if event.is_alarm else 0
         event = event._replace(metric=metric, key=key, incident=incident, baseline=base)
         self.events.append(event)
-        return [event]
+        return event
+
+    def _tell_anew(self, before: RuleSelection) -> list[Event]:
+        """Tell of each alert that is shown at another level, now that the run turned out to be of another field."""
+        happened = []
+        for state in shown(self._states):
+            was, now = (rules.shown_level(state.spec.id, state.level) for rules in (before, self.rules))
+            if was is now:
+                continue
+            if not state.is_firing:
+                state.level = Level.OK  # what was told of it stays as it was
+                continue
+            how = EventState.ESCALATED if now > was else EventState.EASED
+            said = sentence(state, self._context) + _FIELD_TOLD[self.rules.field]
+            event = state.spec.event(self._context.observation, now, how, said, state.since_step)
+            state.incident = state.incident or (self._join(state) if now >= Level.WARN else 0)
+            self._told_of.is_shown_already(event)
+            happened.append(self._log(event, state))
+        return happened
 
     def _join(self, state: AlertState) -> int:
         """Put an alarm into an incident; one whose sentence names the onset names that of the incident."""
@@ -342,7 +365,7 @@ class Engine(Cloned):
         self._announcer.has_told = self._announcer.has_told and before.profiles == self.rules.profiles
         self.events += happened
         self._states = [kept.get(spec.id) or self._fresh(spec) for spec in self._asked()]
-        return happened
+        return happened + self._tell_anew(before)
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Take the verdicts of a rule, with its parts, or of a part out of `verdicts`; it goes on judging and logging.

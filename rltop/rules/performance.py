@@ -328,7 +328,9 @@ class SlowNowAndThen(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         seen, values = context.observation, context.values
         seconds = values.get("time_step", 0.0)
-        if self.slow and (seen.record > self.until + _OVER or (self.found is QUIET and "P1" in context.standing)):
+        if self.slow and (
+            seen.record > self.until + _OVER or (self.found is QUIET and "P1" in context.standing | context.held)
+        ):
             # The latter: a block of slow steps is one slowdown.
             self.slow, self.found, self.since = (), QUIET, None
         if self.start.is_final and seconds <= self.line and not self.slow:

@@ -281,7 +281,7 @@ _ABOUT = 0.05
 _MOSTLY, _NEARLY, _ELSEWHERE, _NEWEST, _NEW = 15, 0.8, 0.25, 10, 5
 _RETURNED, _AWAY = 0b111, 0b1111111111
 """The newest values, one bit each: so many back in a row are a return, so many away a departure."""
-_NEWEST_FLAGS = (1 << FLAT_VALUES) - 1
+_NEWEST_FLAGS, _ALL_FLAGS = (1 << FLAT_VALUES) - 1, (1 << SETTLED_AFTER + 1) - 1
 _MOST_OF_IT = 2 / 3
 """Part of the way, in logs, that a load must have grown by to be the cause of it."""
 
@@ -443,7 +443,7 @@ class Departure(Standing):
         self._has_returned = self._has_returned or self._inside & _RETURNED == _RETURNED
 
     def _hold(self, value: float) -> None:
-        self._inside = (self._inside << 1 | (not self.is_beyond(value))) & _NEWEST_FLAGS
+        self._inside = (self._inside << 1 | (not self.is_beyond(value))) & _ALL_FLAGS
 
     def is_beyond(self, value: float) -> bool:
         before = self.before
@@ -461,16 +461,16 @@ class Departure(Standing):
     @property
     def is_mostly_back(self) -> bool:
         """Three quarters of the newest twenty are back: the others are noise."""
-        return len(self._values) == FLAT_VALUES and self._inside.bit_count() >= _MOSTLY
+        return len(self._values) == FLAT_VALUES and (self._inside & _NEWEST_FLAGS).bit_count() >= _MOSTLY
 
     @property
     def is_gone(self) -> bool:
-        """None of the newest twenty values is back."""
-        return self._count >= FLAT_VALUES and not self._inside
+        """None of the newest values is back: thirty, and one more."""
+        return self._count > SETTLED_AFTER and not self._inside
 
     def come_back(self) -> None:
         """Begin to watch whether it leaves again: only values from now on count."""
-        self._inside = _NEWEST_FLAGS
+        self._inside = _ALL_FLAGS
         self.settled = None
 
     def leaves_again(self, level: Level) -> Level:

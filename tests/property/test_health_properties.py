@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from examples import examples
 from fake_run import run_of
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from observations import alarms, first, identity, noisy, observation
+from observations import alarms, first, identity, noisy, observation, step_up
 from tables import each_row
 
 from rltop.model import Algorithm, Event, Level
@@ -184,3 +184,28 @@ def test_one_outlier_in_one_metric_is_never_critical(metric: str, record: int, f
 def test_the_series_behind_it_is_healthy() -> None:
     settled: dict[str, Any] = dict(HEALTHY)
     assert alarms(judged(400, 1, Algorithm.PPO, **settled)) == []
+
+
+# -- keys that come late -----------------------------------------------------------------------------------------
+
+
+@examples(15)
+@given(st.integers(2, 180), st.integers(0, 40), st.sampled_from(["completion_length", "kl", "clip_frac"]))
+@example(150, 20, "completion_length")
+@example(82, 0, "completion_length")
+def test_an_alert_and_its_last_event_are_of_one_level_whenever_a_key_of_text_comes(
+    late: int, more: int, key: str
+) -> None:
+    series = {"loss": step_up(0.05, 5.0, 80), "reward": noisy(0.5, 0.1, 3), key: noisy(0.2)}
+    rows = [
+        {"step": step, **{name: one(step) for name, one in series.items() if name != key or step >= late}}
+        for step in range(1, late + more + 1)
+    ]
+    session = run_of("".join(f"{json.dumps(row)}\n" for row in rows).encode())
+    last = {event.rule: event for event in session.events if event.family != FACTS}
+    for verdict in session.verdicts:
+        assert verdict.level is last[verdict.rule].level
+        if verdict.is_active:
+            assert (verdict.incident is not None) is (verdict.level >= Level.WARN)
+            told = {event.incident for event in session.events if event.rule == verdict.rule} - {0}
+            assert told == ({verdict.incident.number} if verdict.incident else set())
