@@ -250,11 +250,11 @@ def _rules(
     """What counts still; a line is added to `lost` for each setting that does not any more."""
     if not table:
         return {}
-    from rltop.rules.registry import spent  # noqa: PLC0415 - most people have set nothing
+    from rltop.rules.registry import without_effect  # noqa: PLC0415 - most people have set nothing
 
     rules: dict[str, Mapping[str, float | bool]] = {}
     for rule, entries in table.items():
-        why = {each: spent(rule, each) for each in entries}
+        why = {each: without_effect(rule, each) for each in entries}
         lost += [f"[{name}.{rule}] {each} has no effect: {said}" for each, said in why.items() if said]
         settings = {each: value for each, value in entries.items() if not why[each]}
         if "mute" in settings:

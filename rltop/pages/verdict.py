@@ -409,6 +409,8 @@ def _set(rule: str, scope: RuleScope, name: str, text: str, beside: Mapping[str,
         value = math.nan
     if math.isnan(value) or (math.isinf(value) and "inf" not in text.lower()):
         return Say(f"{name} must be a number, such as 0.5 or 5%; inf never raises it; nothing is the default")
+    if why := registry.without_effect(rule, name):
+        return Say(f"{name} has no effect: {why}")
     fault = registry.threshold_fault(rule, name, value, beside)
     return SetRule(rule, scope, name, value) if fault is None else Say(f"{name} {fault[0]}; nothing is the default")
 

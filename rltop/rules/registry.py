@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from rltop.errors import ConfigError
 from rltop.model import Level, Unit
 from rltop.rules import applicability
+from rltop.rules.levels import HIGHEST
 from rltop.rules.profiles import PROFILES
 from rltop.rules.rule import MIN_CLEAR_AFTER, Detector, EvidenceNames, Group, NOfM, RuleSpec, Several
 
@@ -288,6 +289,14 @@ def spent(rule: str, name: str) -> str:
     return (
         f"{is_part}: set {name} of {whole}, for both" if name in SWITCHES else f"{is_part}, which does not go by {name}"
     )
+
+
+def without_effect(rule: str, name: str) -> str:
+    """Why a setting has no effect: it is `spent`, or what it would raise is never shown; empty where it has one."""
+    heir, now = TAKEN_OVER.get(rule, {}).get(name, (rule, name))
+    is_capped = all(highest.get(heir, Level.CRIT) < Level.CRIT for highest in HIGHEST.values())
+    is_unshown = is_capped and now.rpartition("_")[2] == "crit" and heir in NAMED and now in NAMED[heir].thresholds
+    return spent(rule, name) or (f"{heir} is never shown above WARN" if is_unshown else "")
 
 
 SWITCHES = ("enabled", "mute")

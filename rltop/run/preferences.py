@@ -425,15 +425,17 @@ def read_rules(environment: Mapping[str, str] | None = None) -> tuple[OwnRules, 
 
 def _fault_of_said(rule: str, name: str, value: object, said: Mapping[str, object]) -> str:
     """Why something that the state file says of a rule has no effect; empty where it has one."""
-    from rltop.rules.registry import NAMED, TAKEN_OVER, spent, threshold_fault  # noqa: PLC0415
+    from rltop.rules.registry import NAMED, TAKEN_OVER, threshold_fault, without_effect  # noqa: PLC0415
 
+    if why := without_effect(rule, name):
+        return why
     heir, now = TAKEN_OVER.get(rule, {}).get(name, (rule, name))
     if heir in NAMED and now in NAMED[heir].thresholds:
         fault = threshold_fault(heir, now, value, said)
         return f"it {fault[0]}" if fault is not None else ""
     if rule in NAMED and name == MUTE:
         return "" if isinstance(value, bool) else "it must be true or false"
-    return spent(rule, name) or (f"{rule} does not go by {name}" if rule in NAMED else f"{rule} is no rule")
+    return f"{rule} does not go by {name}" if rule in NAMED else f"{rule} is no rule"
 
 
 def places_of(path: str, told: OwnRules) -> list[tuple[RuleScope, str]]:

@@ -111,6 +111,7 @@ def test_what_a_version_before_knew_of_rules_has_no_effect_and_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "[rules.T5]\nmute = true\n[rules.O7]\nwarn = 2\n[rules.M3]\nwarn = 0.5\n[profiles.moe.E7]\nenabled = false\n"
+    text += "[rules.M6]\ncrit = 3\nwarn = 0.2\n[rules.P10]\ncrit = 0.9\n"
     for name, value in home(tmp_path, text).items():
         monkeypatch.setenv(name, value)
     assert main(["config"]) == 0
@@ -118,9 +119,11 @@ def test_what_a_version_before_knew_of_rules_has_no_effect_and_is_said(
         f"rltop: {tmp_path}/rltop/config.toml:",
         "[rules.T5] mute has no effect: T5 is part of T1 now: set mute of T1, for both",
         "[rules.O7] warn has no effect: there is no rule O7 any more",
+        "[rules.M6] crit has no effect: M6 is never shown above WARN",
+        "[rules.P10] crit has no effect: P9 is never shown above WARN",
         "[profiles.moe.E7] enabled has no effect: E7 is part of E2 now: set enabled of E2, for both",
     ]
-    assert load({}, home(tmp_path)).ingest.rules.rules == {"M3": {"warn": 0.5}}
+    assert load({}, home(tmp_path)).ingest.rules.rules == {"M3": {"warn": 0.5}, "M6": {"warn": 0.2}}
 
 
 @each_row(
