@@ -276,6 +276,8 @@ _OF_LEAVING = 3
 _EARLY = 5
 """Values from the onset on that say whether it stays where it went at once."""
 _TWICE = math.log(2.0)
+_PART_BACK = 0.1
+"""Part of the way that has been come back by, from where it had settled: both are told."""
 _ABOUT = 0.05
 """Two estimates of one level that differ by no more are told as one."""
 _MOSTLY, _NEARLY, _ELSEWHERE, _NEWEST, _NEW = 15, 0.8, 0.25, 10, 5
@@ -368,6 +370,7 @@ class Departure(Standing):
 
     Attributes:
         told: the baseline that the alert quotes, where that is about the level before.
+        when: what is said of that: `before`, or before what.
         has_line: the rule has a line between that and where the metric went.
         edge: what is beyond it is not back; `nearer`: that, or the line where it is nearer to the level before.
     """
@@ -394,7 +397,7 @@ class Departure(Standing):
         self.before = before
         self.trigger = trigger = finding.value
         self.is_back = False
-        self._loads, self._leaving, self._left = loads, leaving, 0.0
+        self._loads, self._leaving, self._left, self._far = loads, leaving, 0.0, 0.0
         line, base = finding.threshold, finding.baseline
         is_told = base is not None and abs(base - before.value) <= max(before.spread, _ABOUT * abs(before.value))
         self.told = base if base is not None and is_told else before.value
@@ -406,7 +409,7 @@ class Departure(Standing):
         if before.is_positive and self._way(trigger) > _FAR:
             self.edge = self.nearer
         self.reach = self._way(line if line is not None and is_between else trigger)
-        self.has_line = is_between
+        self.has_line, self.when = is_between, "before"
         self._inside = 0
         self._begin(before.since)
 
@@ -550,7 +553,7 @@ class Departure(Standing):
 
     def settle(self, since_step: int) -> None:
         """Note the level at which it stays; only where it `stays`."""
-        sign, self._left = self.judged.sign, self.level
+        sign, self._left, self._far = self.judged.sign, self.level, self.level
         self.settled = Settled(sign * self.level, sign * self.told, since_step, _unit(self.judged))
         self._leaving.clear()
 
@@ -560,6 +563,7 @@ class Departure(Standing):
             return
         level, before = self.level, self.before.value
         self.settled = self.settled._replace(value=self.judged.sign * level)
+        self._far = max(self._far, level, key=lambda one: abs(one - before))
         # What creeps outward has still left the level at which it first settled; what wobbles has not moved.
         if abs(level - before) < abs(self._left - before) and not self._is_noise(self._left, level):
             self._left = level
@@ -617,9 +621,13 @@ class Departure(Standing):
         if (settled := self.settled) is None:
             return ""
         before, since = measure(settled.before, settled.unit), f"since step {settled.since_step:,}"
+        level, far = (measure(self.judged.sign * one, settled.unit) for one in (self.level, self._far))
+        was, way = before if self.when == "before" else f"{before} ({self.when})", abs(self._far - self.before.value)
+        if way - abs(self.level - self.before.value) > _PART_BACK * way:
+            return f"{self.name} {was} → {far} {since}; back at {level}"
         if not self._has_stayed(self.judged.sign * settled.value):
-            return f"{self.name} {before} → {measure(self.judged.sign * self.level, settled.unit)} {since}"
-        return f"{self.name} has stayed at {measure(settled.value, settled.unit)} {since} (before: {before})"
+            return f"{self.name} {was} → {level} {since}"
+        return f"{self.name} has stayed at {measure(settled.value, settled.unit)} {since} ({self.when}: {before})"
 
     def has_turned(self, far: float) -> bool:
         """Has what had settled come back by a quarter of the way, or more, from `far`, the value that is told?"""
@@ -645,7 +653,10 @@ def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleCon
     if judged is not None and before is not None:
         leaving = NOfMCounter(*spec.n_of_m_for(WARN))
         loads = loads_before(recent, since) if spec.family == "performance" else ()
-        return Departure(judged, before, finding, leaving, loads, usual)
+        found = Departure(judged, before, finding, leaving, loads, usual)
+        if (name := spec.evidence.baseline).startswith("before "):
+            found.when = name
+        return found
     known = Standing(judged, usual)
     if finding.threshold is not None and is_absolute(detector, finding):
         known.cross(finding.value, finding.threshold)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable
 
 from observations import alarms, every, first, identity, noisy, observation, play, step_up
@@ -399,6 +400,8 @@ def test_r23_a_restart_that_continues_below_where_it_was() -> None:
     assert alarm.since_step == 81
     assert "continues at 0.4" in alarm.message
     assert ", was 0.5" in alarm.message
+    (settled,) = [one for one in engine.verdicts if one.rule == "R23"]
+    assert re.fullmatch(r"reward has stayed at 0\.4\d* since step 81 \(before the restart: 0\.5\d*\)", settled.headline)
 
 
 def test_r23_a_reward_that_falls_some_records_after_the_restart_is_dated_by_its_fall() -> None:

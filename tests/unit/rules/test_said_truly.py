@@ -592,3 +592,15 @@ def test_a_reward_that_comes_back_a_part_of_the_way_says_where_it_fell_to_and_wh
     value = next(one.value for one in now.evidence if one.name.startswith("reward"))
     assert f"→ {number(value)} " in now.headline
     assert now.headline.endswith(f"now {number(flipped(245))}")
+
+
+def test_a_reward_that_comes_back_in_part_and_stays_names_the_low_where_it_was() -> None:
+    low = lambda r: 0.8 if r <= 130 else 0.1 if r <= 200 else min(0.2, 0.1 + (r - 200) / 300)  # noqa: E731
+    engine = Engine(play(1, reward_mean=0.5).rules.identity)
+    for one in series(330, reward_mean=lambda r: low(r) + noisy(0.01, 1.0)(r)):
+        engine.observe(one)
+    (shown,) = [one for one in engine.verdicts if one.rule == "R1"]
+    assert re.fullmatch(r"reward 0\.8\d* → 0\.(10|09)\d* since step 131; back at 0\.[12]\d*", shown.headline)
+    assert [one.name for one in shown.evidence][:1] == ["reward when found, 3 records"], (
+        "what it is by now is beside it"
+    )
