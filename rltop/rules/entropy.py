@@ -187,9 +187,12 @@ HARDLY_BETTER = 0.005
 
 
 class Exhausted(Detector):
-    """E3: entropy near 0 for long, and validation no longer improving; one that was never anything but 0 is none."""
+    """E3: entropy near 0 for long, and validation no longer improving, or a reward that has never been above 0.
 
-    is_measured, best, flat_for = False, -math.inf, 0
+    An entropy that was never anything but 0 is none.
+    """
+
+    is_measured, best, flat_for, highest = False, -math.inf, 0, 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
         value, score = context.values.get("entropy"), context.values.get("val_score")
@@ -204,5 +207,21 @@ class Exhausted(Detector):
         if not is_low or not self.is_measured:
             self.flat_for = 0
             return QUIET
+        if value < self.thresholds["lost"] and self._is_without_reward(context):
+            return Finding(WARN, value, None, self.thresholds["lost"], (context.reward.usual,), ("lost",))
         is_stuck = self.flat_for >= self.thresholds["evaluations"] and not context.is_at_top
         return Finding(WARN if is_stuck else INFO, value, None, self.thresholds["info"], (float(self.flat_for),))
+
+    def _is_without_reward(self, context: RuleContext) -> bool:
+        """The reward is near 0, never far below it, and no higher than at the start; one that never moves is R13's."""
+        reward, values = context.reward, context.values
+        if (
+            reward.is_constant
+            or not reward.is_reward
+            or not applicability.has_reward(context.algorithm, context.traits)
+        ):
+            return False
+        self.highest = max(self.highest, values.get("reward_max", 0.0))
+        line = max(self.thresholds["zero"], self.thresholds["reward"] * self.highest)
+        lowest = min(reward.bottom, values.get("reward_min", 0.0))
+        return reward.count > 0 and -line <= lowest and reward.usual <= min(line, reward.start + line)

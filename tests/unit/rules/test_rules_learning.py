@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 from observations import alarms, every, first, identity, judged, learning, noisy, observation, play, series, step_up
@@ -456,6 +457,26 @@ def test_e3_is_information_only() -> None:
     engine = play(40, entropy=0.018, reward_mean=noisy(0.46))
     assert alarms(engine) == []
     assert "E3" in infos(engine)
+
+
+def test_e3_warns_of_a_run_that_is_collapsed_when_its_log_begins() -> None:
+    collapsed = {"entropy": noisy(0.004), "grad_norm": noisy(0.1)}
+    engine = play(60, reward_mean=noisy(0.01, 0.3), **collapsed)
+    assert [(one.level, one.record) for one in alarms(engine, "E3")] == [(Level.WARN, 21)]
+    (said,) = [one.headline for one in engine.verdicts if one.rule == "E3"]
+    assert re.fullmatch(
+        r"entropy 0\.00\d* nats/token and reward 0\.0\d*: samples are alike, and earn next to nothing", said
+    )
+    assert alarms(play(60, reward_mean=noisy(0.4, 0.1), reward_max=8.0, **collapsed), "E3"), "of 8"
+    for healthy in (
+        {"reward_mean": noisy(0.4)},
+        {"reward_mean": lambda r: -1.0 + r / 60 + noisy(0.02)(r)},
+        {"reward_mean": noisy(0.01, 20.0)},  # of both signs
+        {"reward_mean": lambda r: 0.01 + r / 300 + noisy(0.005)(r)},
+    ):
+        assert alarms(play(60, **collapsed, **healthy), "E3") == []
+    assert alarms(play(60, entropy=noisy(0.012), reward_mean=noisy(0.01, 0.3)), "E3") == []
+    assert alarms(play(60, Algorithm.DISTILL, reward_mean=noisy(0.01, 0.3), **collapsed), "E3") == []
 
 
 def test_e4_a_surge_and_with_longer_answers_critical() -> None:
