@@ -391,8 +391,8 @@ class Verdict(NamedTuple):
     @property
     def quoted_baseline(self) -> Evidence | None:
         """What it calls the baseline of its metric, or the level before; None where it compares with something else."""
-        found = (one for one in self.evidence if one.value == self.baseline and (one.steps or one.name == "baseline"))
-        return next(found, None)
+        same = (one for one in self.evidence if one.value == self.baseline and not one.name.startswith("best"))
+        return next((one for one in same if one.steps or one.name == "baseline"), None)
 
     @property
     def is_active(self) -> bool:

@@ -63,7 +63,9 @@ class MismatchTrend(Detector):
         is_steep = trend.growth >= thresholds["warn"] and trend.monotony >= thresholds["monotony"]
         if not is_steep or trend.medians[-1] < thresholds["floor"]:
             return QUIET
-        return Finding(WARN, trend.medians[-1], trend.medians[0], None, (trend.growth,))
+        seen = [one.step for one in context.recent if self.distance in one.values][-trend.block * trend.count :]
+        steps = seen[0], seen[trend.block - 1]
+        return Finding(WARN, trend.medians[-1], trend.medians[0], None, (trend.growth,), steps=steps)
 
 
 class ProbabilityCorrelation(Line):

@@ -56,7 +56,7 @@ class Work(State):
 
 class _Kind(State):
     start, per_token, per_length = Frozen(), Frozen(), Frozen()
-    head: list[Mapping[str, float]] = []
+    head: list[Observation] = []
     recent: deque[Mapping[str, float]] = deque(maxlen=_RECENT)
     crept = creep_line = 0.0
 
@@ -76,7 +76,7 @@ class StepSlower(Detector):
     kinds = [_Kind(), _Kind()]
     work, untrained = Work(), Window(_RECENT)
     has_begun = False
-    slow: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] = ((), ())
+    slow: tuple[Sequence[Observation], Sequence[Mapping[str, float]]] = ((), ())
     idle = left_to_tell = jumped_at = 0
     shortest, longest = math.inf, 0.0
 
@@ -144,7 +144,7 @@ class StepSlower(Detector):
         start, length = kind.start, seen.values.get("response_len_mean")
         base = start.value
         if not start.is_final:
-            kind.head.append(seen.stages)
+            kind.head.append(seen)
         warn, crit = (1.0, 1.0) if base is None or seconds <= self.warn * base else self._lines(start, base)
         works = ((tokens, kind.per_token), (length, kind.per_length))
         paces = [(seconds / work, usual) for work, usual in works if work]
@@ -182,7 +182,7 @@ class StepSlower(Detector):
         head, recent = self.slow
         found = ("", 0.0, 0.0)
         for name in recent[-1] if head and recent else ():
-            then = [stages[name] for stages in head[3:] if name in stages]
+            then = [one.stages[name] for one in head[3:] if name in one.stages]
             lately = [stages[name] for stages in recent if name in stages][-5:]
             if then and lately:
                 before, after = median_of(then), median_of(lately)
@@ -214,8 +214,9 @@ class StepSlower(Detector):
         name, after, before = self._blame(finding)
         if not name or finding.level is INFO:
             return names.of(finding)
-        stages = ((f"{name} now", after), (f"{name}, baseline", before))
-        return (*names.of(finding), *(Evidence(what, seconds, Unit.SECONDS) for what, seconds in stages))
+        steps = [one.step for one in self.slow[0][3:] if name in one.stages]
+        was = Evidence(f"{name}, baseline", before, Unit.SECONDS, (steps[0], steps[-1]))
+        return (*names.of(finding), Evidence(f"{name} now", after, Unit.SECONDS), was)
 
 
 class ThroughputDrop(Detector):
@@ -239,25 +240,25 @@ class ThroughputDrop(Detector):
         self.is_plain = self.is_plain or (max(pace, use) > 0.0 and not is_distorted)
         if self.first is None and use > 0.0:
             self.first = context.place
-        found = self._against(self.start, pace)
+        found = self._against(self.start, pace, context)
         if use > 0.0:
-            found = worst(found, self._utilisation(values))
+            found = worst(found, self._utilisation(values, context))
         is_low_throughout = found is not None and bool(found.words) and found.baseline is None
         self.since = self.first if is_low_throughout else None
         return found
 
-    def _against(self, start: Frozen, value: float) -> Finding | None:
+    def _against(self, start: Frozen, value: float, context: RuleContext) -> Finding | None:
         if value <= 0.0:
             return None
-        base = start.value if start.is_final else start.push(value)
+        base = start.value if start.is_final else start.push(value, context.observation.step)
         if base is None or value >= base * self.thresholds["warn"]:
             return QUIET
         line = base * min(self.thresholds["warn"], math.exp(-self.thresholds["sigmas"] * start.log_spread))
-        return QUIET if value >= line else Finding(WARN, value, base, line)
+        return QUIET if value >= line else Finding(WARN, value, base, line, steps=start.steps)
 
-    def _utilisation(self, values: Mapping[str, float]) -> Finding | None:
+    def _utilisation(self, values: Mapping[str, float], context: RuleContext) -> Finding | None:
         value, tokens = values.get("mfu", 0.0), values.get("total_tokens")
-        found, base, usual = self._against(self.use, value), self.use.value, self.tokens.value
+        found, base, usual = self._against(self.use, value, context), self.use.value, self.tokens.value
         if tokens is not None:
             self.tokens.push(tokens)
         if found is None:

@@ -135,6 +135,7 @@ class RewardCrash(Detector):
         self.best, self.worst, self.floor = -math.inf, math.inf, -math.inf
         self.initial = self.noise_at_best = self.wander_at_best = 0.0
         self.best_step = self.down = self.wrong = self.longest = 0
+        self.best_steps: tuple[int, int] | None = None
         self.levels: deque[float] = deque(maxlen=2 * _LEVEL // _STRIDE + 1)
         self.single_line = self.level_line = self.reach = self.least = 0.0
         self.is_young = self.is_single = True
@@ -181,7 +182,8 @@ class RewardCrash(Detector):
             return QUIET
         if self.is_known or (self.is_single and not has_lasted):
             return QUIET
-        return finding if has_lasted else finding._replace(level=INFO)
+        steps = None if finding.words else self.best_steps
+        return finding._replace(level=finding.level if has_lasted else INFO, steps=steps)
 
     def _is_wrong_for_long(self, value: float) -> bool:
         """One answer a record is right or wrong, and a median of three a throw of dice: a row without any counts."""
@@ -229,6 +231,8 @@ class RewardCrash(Detector):
         self._note_range(context.values)
         if level > self.best:
             self.best_step, self.is_young = context.observation.step, reward.count <= 2 * _SETTLED
+            rewarded = (one.step for one in reversed(context.recent) if reward.read(one.values) is not None)
+            self.best_steps = list(islice(rewarded, _LEVEL))[-1], self.best_step
             self._note_best(level)
         elif level < self.worst:
             self.worst = level

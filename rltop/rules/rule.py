@@ -99,7 +99,7 @@ class EvidenceNames(NamedTuple):
         return self._replace(**self.cases.get(finding.words[0], {})) if finding.words else self
 
     def of(self, finding: Finding) -> tuple[Evidence, ...]:
-        base = self.baseline, finding.baseline, None if self.baseline.startswith("best") else finding.steps
+        base = self.baseline, finding.baseline, finding.steps
         numbers = ((self.value, finding.value, None), base, (self.threshold, finding.threshold, None))
         found = [Evidence(name, one, self.unit, steps) for name, one, steps in numbers if name and one is not None]
         further = zip(self.extra, finding.extra, strict=False)

@@ -689,7 +689,7 @@ def quoted(detector: Detector, finding: Finding, usual: float | None, known: Beh
         if line is not None and is_past and any(math.isclose(line, own * base) for own in detector.thresholds.values()):
             line *= told / base
         extra = tuple([value / told if one == value / base else one for one in extra])
-    return finding._replace(baseline=told, threshold=line, steps=steps, extra=extra)
+    return finding._replace(baseline=told, threshold=line, steps=finding.steps or steps, extra=extra)
 
 
 def _unit(judged: JudgedValue) -> Unit:

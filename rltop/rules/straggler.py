@@ -110,7 +110,8 @@ class LongTail(Detector):
         if mean <= 0.0 or (is_apart and not step):
             return None
         ratio = slowest / mean
-        base, usual, held = self.start.push(ratio), self.slowest.push(slowest), self.hysteresis
+        base = self.start.push(ratio, context.observation.step)
+        usual, held = self.slowest.push(slowest), self.hysteresis
         if base is None or ratio <= thresholds["warn"] * held:
             return QUIET
         # Where the others have become shorter, nobody waits any longer than before.
@@ -122,7 +123,8 @@ class LongTail(Detector):
         if ratio <= line * held or not (is_long and is_apart_or_longer):
             return QUIET
         slots = values.get("inflight_count", 0.0), values.get("inflight_limit", 0.0)
-        return Finding(WARN, ratio, base, line, (slowest, mean, tool or 0.0, step if is_apart else 0.0, *slots))
+        extra = slowest, mean, tool or 0.0, step if is_apart else 0.0, *slots
+        return Finding(WARN, ratio, base, line, extra, steps=self.start.steps)
 
     def headline(self, finding: Finding) -> str:
         slowest, mean, tool, step, used, limit = finding.extra

@@ -173,21 +173,23 @@ class Frozen(Cloned):
 
     Attributes:
         value: the baseline, or None while fewer than `minimum` values were seen.
+        steps: the first and the last that it is of, where they came with the values.
     """
 
-    __slots__ = ("_held", "_left", "_log_spread", "_passed", "_skip", "is_final", "minimum", "size", "value")
+    __slots__ = ("_held", "_left", "_log_spread", "_passed", "_skip", "is_final", "minimum", "size", "steps", "value")
 
     def __init__(self, skip: int = 3, size: int = 30, minimum: int = 10) -> None:
         self.size = size
         self.minimum = minimum
         self.value: float | None = None
+        self.steps: tuple[int, int] | None = None
         self.is_final = False
         self._skip = self._left = skip
         self._held: list[float] = []
         self._passed = 0
         self._log_spread: float | None = None
 
-    def push(self, value: float) -> float | None:
+    def push(self, value: float, step: int | None = None) -> float | None:
         """Take a finite value in, unless the baseline is final; what it is to be compared with: the baseline before."""
         before = self.value
         if self.is_final:
@@ -197,6 +199,8 @@ class Frozen(Cloned):
             return before
         held = self._held
         insort(held, value)
+        if step is not None:
+            self.steps = (step if self.steps is None else self.steps[0]), step
         if len(held) >= self.minimum:
             self.value = median_of(held)
             self.is_final = len(held) >= self.size

@@ -604,3 +604,31 @@ def test_a_reward_that_comes_back_in_part_and_stays_names_the_low_where_it_was()
     assert [one.name for one in shown.evidence][:1] == ["reward when found, 3 records"], (
         "what it is by now is beside it"
     )
+
+
+@each_row(
+    ("rule", "metrics", "steps"),
+    [
+        ("R1", {"reward_mean": step_up(0.8, 0.1, 100, 0.02)}, None),
+        ("P3", {"throughput": step_up(1000.0, 300.0, 100)}, (4, 33)),
+        (
+            "P6",
+            {
+                "time_gen_sample_mean": 10.0, "time_gen_sample_max": step_up(12.0, 90.0, 100),
+                "time_gen": step_up(12.0, 95.0, 100), "time_step": step_up(30.0, 110.0, 100),
+            },
+            (4, 33),
+        ),
+        ("M2", {"off_policy_kl": lambda r: noisy(0.001)(r) * 1.03 ** max(0, r - 60), "response_len_mean": 300.0}, None),
+    ],
+)  # fmt: skip
+def test_a_baseline_is_quoted_with_its_steps(rule: str, metrics: dict, steps: tuple[int, int] | None) -> None:
+    engine = Engine(identity())
+    found = []
+    for one in series(160, **metrics):
+        engine.observe(one)
+        found += [each for each in engine.verdicts if each.rule == rule and each.level >= Level.WARN][:1]
+    (base,) = [one for one in found[0].evidence if one.name.startswith(("baseline", "best"))]
+    assert base.steps is not None
+    assert base.steps == (steps or base.steps)
+    assert base.steps[0] < base.steps[1] < found[0].since_step
