@@ -75,21 +75,22 @@ def _is_held_up(values: Mapping[str, float], share: float) -> bool:
 class MoreTurns(Creep):
     """T6: the longest episode, or where that is not logged the mean, has many times the turns it had."""
 
-    turns = ""
+    has_turns = False
 
-    def read(self, context: RuleContext) -> float | None:
-        if not self.turns:
-            self.turns = next((name for name in _TURNS if name in context.values), "")
-        return context.values.get(self.turns)
+    def detect(self, context: RuleContext) -> Finding | None:
+        if not self.has_turns:
+            self.metric = next((name for name in _TURNS if name in context.values), _TURNS[0])
+            self.has_turns = self.metric in context.values
+        return super().detect(context)
 
     def least(self) -> tuple[float, float]:
-        return super().least() if self.turns == _TURNS[0] else (self.thresholds["mean"], self.thresholds["mean_floor"])
+        return super().least() if self.metric == _TURNS[0] else (self.thresholds["mean"], self.thresholds["mean_floor"])
 
     def subject(self, finding: Finding) -> Subject:
-        return Subject(self.turns)
+        return Subject(self.metric)
 
     def headline(self, finding: Finding) -> str:
-        what = "longest episode" if self.turns == _TURNS[0] else "turns per episode"
+        what = "longest episode" if self.metric == _TURNS[0] else "turns per episode"
         return f"{what} {number(finding.baseline or 0)} → {number(finding.value)} turns: they no longer finish"
 
 

@@ -40,9 +40,6 @@ class _Recent(State):
         """The values held, oldest first."""
         return list(self.values.get(name, ()))
 
-    def newest(self, name: str) -> Sequence[float]:
-        return self.all_of(name)[-1:]
-
 
 class _Side(State):
     """Trainer or generation: what it waited for at the start, and how long it has or has not waited."""
@@ -61,7 +58,11 @@ class _Side(State):
         if (now := values.get(share)) is None:
             waited = max([values[name] for name in seconds if name in values], default=0.0)
             step_s = goodput.step_of(values)
-            now = waited / step_s if step_s else goodput.share_of(recent.newest, self.names) or 0.0
+            now = (
+                waited / step_s
+                if step_s
+                else goodput.share_of(lambda name: recent.all_of(name)[-1:], self.names) or 0.0
+            )
         self.calm = 0 if now >= line else self.calm + 1
         if self.calm:
             self.began = None
@@ -175,7 +176,5 @@ class ThrownAway(Detector):
             return QUIET
         lost = found.shares.get("stale", 0.0)
         lost += found.shares.get("filtered", 0.0) if "filtered" in found.counted else 0.0
-        for level, name in ((WARN, "warn"), (INFO, "info")):
-            if lost > self.thresholds[name] * self.held_part(level):
-                return Finding(level, lost, None, self.thresholds[name], words=(found.sentence,))
-        return QUIET
+        beyond = self.crossed(lost, ((WARN, "warn"), (INFO, "info")))
+        return beyond if beyond is QUIET else beyond._replace(words=(found.sentence,))

@@ -180,8 +180,9 @@ class MismatchCreep(Creep):
     first: list[float] = []
     untrained: float | None = None
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        found = super().detect(context)
+    def look(self, value: float, context: RuleContext) -> Finding | None:
+        """The size of it: some trainers log it signed."""
+        found = super().look(abs(value), context)
         if found is None or found is QUIET:
             return found
         if self.untrained is None:
@@ -198,8 +199,3 @@ class MismatchCreep(Creep):
             line = thresholds["at_once"] * max(*first[:count], thresholds["agrees"])
             if min(first[count:]) > line:
                 self.untrained, self.line, self.release = max(first[:count]), line, line
-
-    def read(self, context: RuleContext) -> float | None:
-        """The size of it: some trainers log it signed."""
-        value = context.values.get("rollout_logp_diff_mean")
-        return None if value is None else abs(value)

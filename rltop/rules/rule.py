@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -228,6 +228,13 @@ class Detector(State):
     def held_part(self, level: Level) -> float:
         return RELEASE if OK < level <= self.holds else 1.0
 
+    def crossed(self, value: float, lines: Iterable[tuple[Level, str]], base: float | None = None) -> Finding:
+        """What the first of some thresholds, by name, says that a value is above; one that is held is lower."""
+        for level, name in lines:
+            if value > self.thresholds[name] * self.held_part(level):
+                return Finding(level, value, base, self.thresholds[name])
+        return QUIET
+
     def detect(self, context: RuleContext) -> Finding | None:
         """How bad this record is; None where it does not log what the rule looks at.
 
@@ -395,23 +402,16 @@ BEFORE = "median before"
 
 
 class Creep(Detector):
-    """A level that is a multiple of the start; subclasses say what it is."""
+    """A level that is a multiple of the start."""
 
     start = Frozen(skip=0, size=START_VALUES, minimum=_MINIMUM)
     line = release = math.inf
-
-    def read(self, context: RuleContext) -> float | None:
-        """The level in this record, or None where it is not logged."""
-        raise NotImplementedError
 
     def least(self) -> tuple[float, float]:
         """The multiple of the start that is too much, and the level below which it does not matter."""
         return self.thresholds["warn"], self.thresholds["floor"]
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        value = self.read(context)
-        if value is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         if value <= (self.release if self.is_firing else self.line) and self.start.is_final:
             return QUIET
         if not self.start.is_final:

@@ -128,13 +128,13 @@ class TokenClip(Detector):
         window.push(value)
         if value > _SEQUENCE_CLIP and abs(context.values.get("kl_old", math.inf)) < _SEQUENCE_KL:
             return self._of_sequences(value)
-        beyond, rise = self._beyond(value, usual, is_harmful), thresholds["rise"] * usual
+        lines = ((CRIT, "alone_crit"), (CRIT, "crit"), (WARN, "alone_warn"), (WARN, "warn"))
+        beyond, rise = self.crossed(value, lines if is_harmful else lines[::2], usual), thresholds["rise"] * usual
         if beyond is not QUIET:
             return beyond
         if known >= _MIN_SAMPLES and 0.0 < rise < value and value > thresholds["rise_floor"]:
             return Finding(WARN, value, usual, rise)
-        warn = thresholds["warn"]
-        return Finding(INFO, value, usual, warn) if value > warn * self.held_part(INFO) else QUIET
+        return self.crossed(value, ((INFO, "warn"),), usual)
 
     def _is_harmful(self, context: RuleContext) -> bool:
         """Whether the record, or one of the two before, shows anything else that a large update does.
@@ -152,15 +152,6 @@ class TokenClip(Detector):
         if value <= line and base is not None and base > 0.0:
             line = min(line, self.thresholds["sequences_rise"] * base)
         return Finding(WARN, value, base, line) if value > line else QUIET
-
-    def _beyond(self, value: float, usual: float | None, is_harmful: bool) -> Finding:
-        for level, name, alone in ((CRIT, "crit", "alone_crit"), (WARN, "warn", "alone_warn")):
-            factor = self.held_part(level)
-            if value > self.thresholds[alone] * factor:
-                return Finding(level, value, usual, self.thresholds[alone])
-            if is_harmful and value > self.thresholds[name] * factor:
-                return Finding(level, value, usual, self.thresholds[name])
-        return QUIET
 
 
 _NO_BOUND = 1e-6
@@ -198,7 +189,7 @@ class ReferenceKlSpike(Detector):
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         if context.traits.kl_is_sequence_sum:
-            return self._sequence_sum(value)
+            return self.crossed(value, ((CRIT, "sum_crit"), (WARN, "sum_warn")))
         window, thresholds = self.window, self.thresholds
         is_near = value <= thresholds["floor"]
         if not is_near and window.count and value <= thresholds["absolute"]:
@@ -230,12 +221,6 @@ class ReferenceKlSpike(Detector):
         # The KL of a young run rises from 0 as it learns, but not by that much within a few records.
         line = huge if known < thresholds["wait"] else max(thresholds["warn"] * usual, thresholds["floor"])
         return Finding(WARN, value, usual, line) if value > line else QUIET
-
-    def _sequence_sum(self, value: float) -> Finding:
-        for level, line in ((CRIT, self.thresholds["sum_crit"]), (WARN, self.thresholds["sum_warn"])):
-            if value > line * self.held_part(level):
-                return Finding(level, value, None, line)
-        return QUIET
 
 
 _GAIN = 0.05
@@ -295,16 +280,14 @@ def _fall_of_reward(context: RuleContext) -> tuple[int, int] | None:
 class NegativeKl(Detector):
     """O13: a KL estimate that stays below zero: sampling and scoring differ."""
 
-    lately: deque[float] = deque(maxlen=_MEDIAN_OF)
     window = Window(_WINDOW)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        self.lately.append(value)
         self.window.push(value)
-        if value >= 0.0 or len(self.lately) < _MEDIAN_OF:
+        if value >= 0.0 or self.window.count < _MEDIAN_OF:
             return QUIET
         line = self.thresholds["sum_warn" if context.traits.kl_is_sequence_sum else "warn"]
-        median = median_of(self.lately)
+        median = self.window.last(_MEDIAN_OF)
         # An estimate with a sign is noise around 0: beyond its own spread it is not. The way down widens that spread.
         noise = 0.0 if self.is_firing else self.thresholds["sigmas"] * MAD_TO_SIGMA * self.window.mad
         if median >= line or -median <= noise:
