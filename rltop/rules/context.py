@@ -242,8 +242,9 @@ class RewardTrack(Cloned):
         if value is None:
             return
         if not (self.is_reward or self.is_of_success) and ("score_mean" in values or "reward_mean" in values):
-            self._begin_with_reward()
-            self.value = value
+            if self.count:
+                self.__init__()  # type: ignore[misc]
+            self.is_reward, self.value = True, value
         self.count += 1
         last, self._last = self._last, value
         if value > self.top:  # noqa: PLR1730 - twice as fast as max(), and this is on the path of every record
@@ -298,11 +299,6 @@ class RewardTrack(Cloned):
     def has_many_groups(self) -> bool:
         """A share of zero-variance groups was seen that one or two groups cannot have."""
         return self._flips < 0
-
-    def _begin_with_reward(self) -> None:
-        if self.count:
-            self.__init__()  # type: ignore[misc]
-        self.is_reward = True
 
     @property
     def is_constant(self) -> bool:
@@ -511,8 +507,7 @@ class RuleContext(Cloned):
         for name in self._unlearnt:
             if name in values:
                 self.baselines[name].push(values[name])
-        if any(self.baselines[name].is_final for name in self._unlearnt):
-            self._unlearnt = tuple([name for name in self._unlearnt if not self.baselines[name].is_final])
+        self._unlearnt = tuple([name for name in self._unlearnt if not self.baselines[name].is_final])
 
     @property
     def evaluations(self) -> Mapping[str, float]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from rltop.catalog.dialect import Identity
-from rltop.model import RESTART_RULE, Algorithm, Beside, Event, EventState, Incident, Level, Observation, Verdict
+from rltop.model import RESTART_RULE, Algorithm, Beside, Event, EventState, Incident, Label, Level, Observation, Verdict
 from rltop.rules import facts, profiles, registry
 from rltop.rules.advice import advise
 from rltop.rules.alert_state import TOGETHER_RECORDS, AlertState, Told, sentence, shown, verdict_of
@@ -153,7 +153,7 @@ class _Announcer(State):
             left = int(rules.thresholds(facts.SAID)["most"]) - self._repeated
             said = observation.said[: max(0, left)]
             self._repeated += len(said)
-            told += [_fact(observation, facts.SAID, facts.said(text)) for text in said]
+            told += [_fact(observation, facts.SAID, f"script alert, {Label.of(text).display}") for text in said]
         self.has_told, self._dropped = True, len(refused)
         return told
 

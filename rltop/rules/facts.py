@@ -121,8 +121,3 @@ class NewMetric(Detector):
 
 def not_that(key: str, metric: str, value: float) -> str:
     return f"{Label.of(key).display} of {number(value)} is not {CATALOG[metric].title}: impossible; shown as logged"
-
-
-def said(alert: str) -> str:
-    """An alert that is not this program's: its level, title and text in one line, as the training script wrote them."""
-    return f"script alert, {Label.of(alert).display}"

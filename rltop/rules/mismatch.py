@@ -81,6 +81,8 @@ class ProbabilityCorrelation(Line):
 class FirstUpdate(Detector):
     """M9: log-probabilities differ before the policy has been trained; a resumed or asynchronous one may."""
 
+    is_about_word = True
+
     def detect(self, context: RuleContext) -> Finding | None:
         if context.record > _FIRST_RECORDS:
             return None
@@ -93,16 +95,13 @@ class FirstUpdate(Detector):
             is_bad = abs(reference) > self.thresholds["warn"] and not context.traits.is_generic
             level = WARN if is_bad else INFO
             unit = "nats" if context.traits.is_generic else "nats/token"
-            return Finding(level, reference, None, line, words=("reference", unit))
+            return Finding(level, reference, None, line, words=("kl_ref", "reference", unit))
         # Classic loops log the mean over many updates of one rollout.
         is_of_text = applicability.OF_ACTIONS.isdisjoint(context.values)
         step = context.values.get("kl_old") if is_of_text else None
         if step is not None and not context.traits.is_async and abs(step) > self.thresholds["step"]:
-            return Finding(INFO, step, None, self.thresholds["step"], words=("sampler", "nats/token"))
+            return Finding(INFO, step, None, self.thresholds["step"], words=("kl_old", "sampler", "nats/token"))
         return QUIET if reference is not None or step is not None else None
-
-    def subject(self, finding: Finding) -> Subject:
-        return Subject("kl_ref" if finding.words[0] == "reference" else "kl_old")
 
 
 class WeightsOffOne(Detector):

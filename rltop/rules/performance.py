@@ -22,7 +22,8 @@ from rltop.units import duration, measure_like, number, percent
 
 _RECENT = 8
 _EXPLAINS = 0.1
-"""A stage that grew by less than this part of what the step did explains nothing."""
+"""A stage that grew by less than this part of what the step did explains nothing; nor does a save or an evaluation
+of less of the step, as some trainers log a moment for it on each."""
 _CREEP_FLOOR, _CREEP_REACH = 0.03, 6.0
 """Least deviation assumed of a step time, and the most that one record may add, in deviations."""
 _PACE_SIGMAS, _MOST_PACE = 2.0, 2.0
@@ -299,8 +300,6 @@ _HELD, _SEVERAL = 0.5, 3
 """Part of a line, and of the way to it, at which a level holds: now and then one of few slow steps is not judged. And
 how many of them are told at least."""
 _EVALUATED = ("val_score", "val_loss", "val_acc", "val_best", "val_passk")
-_EXPLAINS = 0.1
-"""A save or an evaluation of less of the step makes it no slow one; some trainers log a moment for it on each."""
 
 
 class _Slow(NamedTuple):
