@@ -14,7 +14,7 @@ from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, 
 from rltop.rules.straggler import slowest_rollout
 from rltop.stats import goodput
 from rltop.stats.rolling import Frozen, Window
-from rltop.units import duration, number, share
+from rltop.units import duration, number
 
 _EVERY = 4
 """What is thrown away is not urgent: every fourth record is looked at."""
@@ -124,10 +124,6 @@ class Waiting(Detector):
                 return Finding(level, share, base, None, words=words)
         level = WARN if share >= thresholds["warn"] and (not is_trainer or waits.training != "waiting") else INFO
         return Finding(level, share, None, thresholds["info"], words=words)
-
-    def headline(self, finding: Finding) -> str:
-        was = "" if finding.baseline is None else f" (baseline {share(finding.baseline)})"
-        return f"{finding.words[0]}{was}"
 
 
 class WaitsForFew(Detector):

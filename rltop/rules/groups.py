@@ -11,11 +11,10 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from rltop.model import Evidence
 from rltop.rules.context import HELD_RECORDS, RuleContext
 from rltop.rules.levels import NO_SIGNAL
 from rltop.rules.reward import ConstantReward
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, Subject, worst
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, Subject, worst
 from rltop.stats import goodput
 from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
 from rltop.stats.rolling import Frozen, Window, median_of, rise_and_error
@@ -61,11 +60,11 @@ class ZeroVariance(Detector):
         if self.is_long and is_much and not (share >= self.crit and reward.is_low) and not self._still_rises():
             # In vain since the reward is where it is, and since groups are without contrast.
             self.since = max(filter(None, (self.in_vain_since, self.high_since)), default=None)
-            return Finding(WARN, spent, None, line, (reward.usual, share), self._in_vain(share, spent))
+            return Finding(WARN, spent, None, line, (reward.usual, share), ("in vain", *self._in_vain(share, spent)))
         if self._is_one_group(share) or reward.is_constant or share <= self.warn * self.hysteresis:
             return QUIET
         if reward.is_high or reward.is_coming_up:
-            words = self._in_vain(share, spent) if self.is_at_top else ()
+            words = ("at top", *self._in_vain(share, spent)) if self.is_at_top else ()
             return Finding(INFO, share, None, self.warn, (reward.usual,), words)
         level = CRIT if share >= self.crit and reward.is_low else WARN
         if share < self.crit and context.record <= self.thresholds["young"]:
@@ -121,23 +120,10 @@ class ZeroVariance(Detector):
         is_usual = self.whole_before > self.thresholds["rare"] * (self.seen - self.whole)
         return is_usual and not self.has_parts and self.whole < self.thresholds["alone"]
 
-    def headline(self, finding: Finding) -> str:
-        reward = number(finding.extra[0])
-        if not finding.words:
-            return f"zero-variance groups {percent(finding.value)} (reward {reward}): no gradient from them"
-        share, why, spent = finding.words
-        return f"zero-variance groups {share} ({why}, reward {reward}): {spent} taught nothing"
-
     def _in_vain(self, share: float, spent: float) -> tuple[str, ...]:
         why = "task saturated" if self.is_at_top else "no better than at the start"
         what = _COSTS.get(self.cost, "batches")
         return percent(share), why, f"{percent(spent)} of the {what} of the last {len(self.costs)} records"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """The share of the record, or that of the compute where it is judged."""
-        if len(finding.extra) > 1:
-            names = names._replace(value="compute without a learning signal")
-        return super().evidence(finding, names)
 
 
 def _rises(values: Sequence[float], errors: float) -> bool:

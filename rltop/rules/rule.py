@@ -18,7 +18,7 @@ from rltop.model import Algorithm, Event, EventState, Evidence, Level, Observati
 from rltop.rules.context import RuleContext
 from rltop.stats.rolling import Frozen, Window
 from rltop.structs import Cloned, NamedTuple, Struct, copied, field, is_copied
-from rltop.units import duration, number, percent
+from rltop.units import duration, number, percent, share
 
 OK = Level.OK
 INFO = Level.INFO
@@ -181,6 +181,7 @@ class _IfKnown:
 _FORMS: Mapping[str, Callable[[float], str]] = {
     "": number,
     "%": percent,
+    "share": share,
     "s": duration,
     "+": lambda value: f"{'+' if value >= 0.0 else ''}{number(value)}",
 }

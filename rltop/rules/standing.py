@@ -218,6 +218,7 @@ _HOME_SPREADS, _HOME_SHARE = 3.0, 0.25
 _FAR_BELOW = 4.0
 LOADS = {"total_tokens": "tokens a step", "response_len_mean": "completion length", "prompt_len_mean": "prompt length"}
 """What makes a step take longer without anything being wrong, and what it is called."""
+Loads = tuple[tuple[str, float], ...]
 
 
 class Home(Cloned):
@@ -245,7 +246,7 @@ class Home(Cloned):
         return least < value < high
 
 
-def loads_before(recent: Sequence[Observation], since: int) -> tuple[tuple[str, float], ...]:
+def loads_before(recent: Sequence[Observation], since: int) -> Loads:
     """What a step had to do before an alert: the median of each load that is logged, by canonical name."""
     befores = ((name, JudgedValue(name).split(recent, since)[0]) for name in LOADS)
     return tuple([(name, median_of(before)) for name, before in befores if len(before) >= LEAST_VALUES])
@@ -378,26 +379,15 @@ class Departure(Standing):
     judged: JudgedValue
 
     def __init__(
-        self,
-        judged: JudgedValue,
-        before: Before,
-        finding: Finding,
-        leaving: NOfMCounter,
-        loads: tuple[tuple[str, float], ...] = (),
-        usual: float | None = None,
+        self, spec: RuleSpec, judged: JudgedValue, before: Before, finding: Finding, loads: Loads, usual: float | None
     ) -> None:
-        """Begin at the finding that raised the alert.
-
-        Args:
-            leaving: how long a metric must have left the level at which it had settled.
-            loads: what a step had to do before, by canonical name.
-            usual: the baseline that may be quoted beside an absolute line.
-        """
+        """Begin at the finding that raised the alert."""
         super().__init__(judged, usual)
         self.before = before
         self.trigger = trigger = finding.value
         self.is_back = False
-        self._loads, self._leaving, self._left, self._far = loads, leaving, 0.0, 0.0
+        self._loads, self._left, self._far = loads, 0.0, 0.0
+        self._leaving = NOfMCounter(*spec.n_of_m_for(WARN))
         line, base = finding.threshold, finding.baseline
         is_told = base is not None and abs(base - before.value) <= max(before.spread, _ABOUT * abs(before.value))
         self.told = base if base is not None and is_told else before.value
@@ -409,7 +399,8 @@ class Departure(Standing):
         if before.is_positive and self._way(trigger) > _FAR:
             self.edge = self.nearer
         self.reach = self._way(line if line is not None and is_between else trigger)
-        self.has_line, self.when = is_between, "before"
+        self.has_line, name = is_between, spec.evidence.baseline
+        self.when = name if name.startswith("before ") else "before"
         self._inside = 0
         self._begin(before.since)
 
@@ -651,12 +642,8 @@ def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleCon
     usual = healthy(detector, judged, finding, recent, since)
     before = freeze(detector, judged, finding, recent, since)
     if judged is not None and before is not None:
-        leaving = NOfMCounter(*spec.n_of_m_for(WARN))
         loads = loads_before(recent, since) if spec.family == "performance" else ()
-        found = Departure(judged, before, finding, leaving, loads, usual)
-        if (name := spec.evidence.baseline).startswith("before "):
-            found.when = name
-        return found
+        return Departure(spec, judged, before, finding, loads, usual)
     known = Standing(judged, usual)
     if finding.threshold is not None and is_absolute(detector, finding):
         known.cross(finding.value, finding.threshold)

@@ -267,15 +267,8 @@ def _odds(share: float) -> float:
     return share / (1.0 - share)
 
 
-@lru_cache(maxsize=2 * _HELD)
-def _error(values: tuple[float, ...]) -> float:
-    """The standard error of a mean; every data set asks for that of the same rewards."""
-    return mean_and_error(values)[1]
-
-
-class _Reward(NamedTuple):
-    mean: float
-    values: tuple[float, ...]
+_mean_and_error = lru_cache(maxsize=2 * _HELD)(mean_and_error)
+"""Every data set asks for that of the same rewards."""
 
 
 class _EvaluatedSet(State):
@@ -286,7 +279,7 @@ class _EvaluatedSet(State):
     """
 
     held: deque[float] = deque(maxlen=_HELD)
-    rewards: deque[_Reward | None] = deque(maxlen=_HELD)
+    rewards: deque[tuple[float, ...] | None] = deque(maxlen=_HELD)
     are_shares = True
     line: float | None = None
     since: tuple[int, int] | None = None
@@ -307,8 +300,7 @@ class HeldOutFlat(Detector):
         if not found or RETURN in found:
             # The return of a few episodes is too noisy to be called flat.
             return None
-        rewards = tuple(self.rewards)
-        at = _Reward(sum(rewards) / _REWARDS, rewards) if len(rewards) == _REWARDS else None
+        at = tuple(self.rewards) if len(self.rewards) == _REWARDS else None
         sources = self.sources
         for name, value in found.items():
             if (source := sources.get(name)) is None:
@@ -342,7 +334,7 @@ class HeldOutFlat(Detector):
         return finding._replace(level=INFO) if is_other else finding
 
     def _is_flat(
-        self, name: str, source: _EvaluatedSet, now: _Reward, lines: tuple[float, float], context: RuleContext
+        self, name: str, source: _EvaluatedSet, now: tuple[float, ...], lines: tuple[float, float], context: RuleContext
     ) -> bool:
         """Whether a source is flat, since the first evaluation that is held or since it has stopped; notes it.
 
@@ -356,12 +348,13 @@ class HeldOutFlat(Detector):
             if count > whole or count < least:
                 continue
             before = rewards[-count] or next((at for at in islice(rewards, whole - count, None) if at), now)
-            rise = now.mean - before.mean
+            (mean, error), (mean_now, error_now) = _mean_and_error(before), _mean_and_error(now)
+            rise = mean_now - mean
             if rise <= 0.0 or rise < (line if count == whole else later):
                 continue
-            if rise < thresholds["errors"] * math.hypot(_error(before.values), _error(now.values)):
+            if rise < thresholds["errors"] * math.hypot(error, error_now):
                 continue
-            if (found := self._finding(source, count, (before.mean, now.mean), context.reward)) is not None:
+            if (found := self._finding(source, count, (mean, mean_now), context.reward)) is not None:
                 if source.since is None:
                     source.since = context.place
                 self.flat[name] = found
