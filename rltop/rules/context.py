@@ -73,8 +73,7 @@ class PhaseTrack(Cloned):
 
     def observe(self, values: Mapping[str, float]) -> None:
         """Take a record in; a look at one value unless the length has left its range."""
-        if self.moves:
-            self.moves = ()
+        self.moves = ()
         level = values.get("curriculum_level")
         if level is not None and level != self._curriculum:
             before, self._curriculum = self._curriculum, level

@@ -14,11 +14,10 @@ from rltop.rules import applicability
 from rltop.rules.context import RuleContext
 from rltop.rules.evaluations import noise_of
 from rltop.rules.levels import NO_SIGNAL
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
+from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.stats.rolling import Frozen, Window, log_spread_of, median_of
 from rltop.units import number, percent
 
-_MIN_SAMPLES = 10
 _LEVEL = 10
 _SPREAD_OVER = 51
 """The record and the fifty before it."""
@@ -37,7 +36,7 @@ class EntropyCrash(Detector):
         ) is None:
             return None
         window, warn, floor = self.window, self.thresholds["warn"], self.thresholds["floor"]
-        is_low = value < warn * window.most and window.count >= _MIN_SAMPLES
+        is_low = value < warn * window.most and window.count >= MIN_SAMPLES
         usual = window.median if is_low else 0.0
         window.push(value)
         self.before.append(value)
@@ -153,7 +152,7 @@ class EntropySurge(Detector):
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window, thresholds = self.window, self.thresholds
         is_jump, usual, jump = False, 0.0, thresholds["jump"]
-        if value > thresholds["jump_floor"] and value > jump * window.least and window.count >= _MIN_SAMPLES:
+        if value > thresholds["jump_floor"] and value > jump * window.least and window.count >= MIN_SAMPLES:
             usual = window.median
             is_jump = value > jump * usual
             if is_jump and usual > 0.0:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from rltop.rules.context import HELD_RECORDS, RuleContext
 from rltop.rules.levels import NO_SIGNAL
 from rltop.rules.reward import ConstantReward
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, Subject, worst
+from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, WARN, WINDOW, Detector, Finding, State, Subject, worst
 from rltop.stats import goodput
 from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
 from rltop.stats.rolling import Frozen, Window, median_of, rise_and_error
@@ -231,9 +231,6 @@ class FewSamples(Detector):
         return Finding(WARN, value, base, line) if value < line / self.hysteresis else QUIET
 
 
-_WINDOW, _MIN_SAMPLES = 50, 10
-
-
 class NoAdvantage(ConstantReward):
     """A1: every advantage of the batch is 0, whatever the completions earn; a graver alert says it all."""
 
@@ -247,7 +244,7 @@ class NoAdvantage(ConstantReward):
 class AdvantageScale(Detector):
     """A1: advantages beyond their bound, off centre, or suddenly far above baseline."""
 
-    sizes = Window(_WINDOW)
+    sizes = Window(WINDOW)
     extreme, beyond, off = NOfMCounter(3, 10), NOfMCounter(5, 10), NOfMCounter(5, 10)
     is_centred = False
 
@@ -267,7 +264,7 @@ class AdvantageScale(Detector):
 
     def _extreme(self, size: float) -> Finding | None:
         sizes, factor, usual, is_far = self.sizes, self.thresholds["warn"], 0.0, False
-        if size > self.thresholds["floor"] and size > factor * sizes.least and sizes.count >= _MIN_SAMPLES:
+        if size > self.thresholds["floor"] and size > factor * sizes.least and sizes.count >= MIN_SAMPLES:
             usual = sizes.median
             is_far = size > factor * usual > 0.0
         if size > 0.0:

@@ -10,11 +10,10 @@ import math
 from collections.abc import Mapping
 
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import BEFORE, CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
+from rltop.rules.rule import BEFORE, CRIT, INFO, MIN_SAMPLES, QUIET, RELEASE, WARN, WINDOW, Detector, Finding
 from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window
 from rltop.units import number, percent
 
-_MIN_SAMPLES = 10
 _YOUNG = 30
 _HURT = 0.25
 _BETTER = 0.1
@@ -68,11 +67,11 @@ class LengthExplosion(Detector):
     The mean of a few completions doubles by itself: no CRIT then.
     """
 
-    window = Window(50)
+    window = Window(WINDOW)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window, warn = self.window, self.thresholds["warn"]
-        is_long = value > warn * window.least and window.count >= _MIN_SAMPLES
+        is_long = value > warn * window.least and window.count >= MIN_SAMPLES
         usual, noise = (window.median, MAD_TO_SIGMA * window.mad) if is_long else (0.0, 0.0)
         window.push(value)
         if not is_long or usual <= 0.0 or value <= warn * usual:
@@ -80,8 +79,8 @@ class LengthExplosion(Detector):
         reward = context.reward
         is_cut = context.values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
         # A reward that only ever wobbled has a range too: the part lost must also be more than its noise.
-        is_hurt = reward.count > 0 and reward.best - reward.usual > _HURT * (reward.top - reward.bottom) > 0.0
-        is_hurt = is_hurt and "reward" in context.alarms
+        lost, reach = reward.best - reward.usual, reward.top - reward.bottom
+        is_hurt = lost > _HURT * reach > 0.0 and "reward" in context.alarms
         is_grave = (is_cut or is_hurt) and value > usual + self.thresholds["sigmas"] * noise
         return Finding(CRIT if is_grave else WARN, value, usual, warn * usual, words=(BEFORE,))
 

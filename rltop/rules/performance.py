@@ -241,29 +241,25 @@ class ThroughputDrop(Detector):
         self.is_plain = self.is_plain or (max(pace, use) > 0.0 and not is_distorted)
         if self.first is None and use > 0.0:
             self.first = context.place
-        found = self._against(self.start, pace, context)
+        found = self._against(self.start, pace, context) if pace > 0.0 else None
         if use > 0.0:
             found = worst(found, self._utilisation(values, context))
         is_low_throughout = found is not None and bool(found.words) and found.baseline is None
         self.since = self.first if is_low_throughout else None
         return found
 
-    def _against(self, start: Frozen, value: float, context: RuleContext) -> Finding | None:
-        if value <= 0.0:
-            return None
+    def _against(self, start: Frozen, value: float, context: RuleContext) -> Finding:
         base = start.value if start.is_final else start.push(value, context.observation.step)
         if base is None or value >= base * self.thresholds["warn"]:
             return QUIET
         line = base * min(self.thresholds["warn"], math.exp(-self.thresholds["sigmas"] * start.log_spread))
         return QUIET if value >= line else Finding(WARN, value, base, line, steps=start.steps)
 
-    def _utilisation(self, values: Mapping[str, float], context: RuleContext) -> Finding | None:
+    def _utilisation(self, values: Mapping[str, float], context: RuleContext) -> Finding:
         value, tokens = values.get("mfu", 0.0), values.get("total_tokens")
         found, base, usual = self._against(self.use, value, context), self.use.value, self.tokens.value
         if tokens is not None:
             self.tokens.push(tokens)
-        if found is None:
-            return None
         if found is QUIET:
             most = math.inf if base is None else max(value, base)
             for level, line in ((WARN, self.thresholds["wasted"]), (INFO, self.thresholds["low"])):

@@ -103,8 +103,6 @@ class MostlyOneReward(Detector):
         while flat and flat[0] <= self.seen - size:
             flat.popleft()
             levels.popleft()
-        if not flat:
-            return QUIET
         known = min(self.seen, size)
         least = RELEASE * min(thresholds["warn"], thresholds["floor"]) * known
         if known < thresholds["least"] or len(flat) < least or reward.is_constant:
@@ -153,12 +151,9 @@ class StuckAtFloor(Detector):
         if value < self.floor - reach:
             self.floor, self.at_floor, self.streak = value, 0, 0
         is_at_floor = value <= self.floor + reach
-        if not is_at_floor and self.floor >= 0.0:
-            self.streak = 0
-            return QUIET
         self.at_floor += is_at_floor
         self.streak = self.streak + 1 if is_at_floor else 0
-        if self.seen < thresholds["records"] or reward.is_constant:
+        if (not is_at_floor and self.floor >= 0.0) or self.seen < thresholds["records"] or reward.is_constant:
             return QUIET
         is_there = self.streak >= thresholds["records"] and self.at_floor >= thresholds["share"] * self.seen
         if not (self._is_flat(values) if is_there else self._is_near(reward)):

@@ -29,6 +29,9 @@ MIN_CLEAR_AFTER = 3
 RELEASE = 0.8
 """A verdict on a value above a threshold holds until the value is below this part of the threshold."""
 
+WINDOW, MIN_SAMPLES = 50, 10
+"""Records behind a rolling baseline, and the fewest that are one."""
+
 
 class Group(enum.StrEnum):
     """Which of the two rows of badges a rule belongs to."""

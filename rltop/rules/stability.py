@@ -16,14 +16,12 @@ from math import inf
 from rltop.model import Algorithm
 from rltop.rules import applicability
 from rltop.rules.context import ALL_FLAT, RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, Line
+from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, WARN, WINDOW, Detector, Finding, Line
 from rltop.rules.validation import LN2, NEAR_LN2, ON_PAIRS
 from rltop.stats.persistence import BlockTrend, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, log_spread_of, mad_of, median_of
 from rltop.units import number
 
-_WINDOW = 50
-_MIN_SAMPLES = 10
 _SETTLING = 10
 _EMPTY = 15
 _HUGE_SAMPLES = 5
@@ -41,8 +39,8 @@ _HARM = ("reward", "validation", "loss", "entropy", "collapse")
 class GradientSpike(Detector):
     """O1: gradient norm against the median of the 50 records before it, and a fifth of run start at least."""
 
-    window, start = Window(_WINDOW), Frozen()
-    flat: deque[bool] = deque(maxlen=_MIN_SAMPLES)
+    window, start = Window(WINDOW), Frozen()
+    flat: deque[bool] = deque(maxlen=MIN_SAMPLES)
     largest, awake = 0.0, 0
     raised, spiking, huge = NOfMCounter(3, 10), NOfMCounter(3, 10), NOfMCounter(2, 10)
     lone, lone_at = QUIET, 0
@@ -52,17 +50,16 @@ class GradientSpike(Detector):
         warn, thresholds = self.thresholds["warn"], self.thresholds
         if self.awake or (value > warn * window.least and value > warn * _START_SHARE * (start.value or 0.0)):
             base = self._base(value)
-            least = _HUGE_SAMPLES if value > thresholds["crit"] * base else _MIN_SAMPLES
+            least = _HUGE_SAMPLES if value > thresholds["crit"] * base else MIN_SAMPLES
             is_raised = value > warn * base > 0.0 and window.count >= least
         flat = context.reward.zero_share
         is_awakening = is_raised and self._is_awakening(value, base, context)
-        if context.record <= _WINDOW:
+        if context.record <= WINDOW:
             self.flat.append((flat or 0.0) >= thresholds["dead"])
         if flat is None or flat < ALL_FLAT:
             # A zero-variance batch has no gradient: it does not count for the baseline.
             window.push(value)
-            if not start.is_final:
-                start.push(value)
+            start.push(value)
         if is_awakening:
             self.largest, self.awake = value, _ALONE
             return Finding(INFO, value, base, warn * base, (value / base, 1.0))
@@ -117,10 +114,10 @@ class GradientSpike(Detector):
 
     def _is_awakening(self, value: float, base: float, context: RuleContext) -> bool:
         """The first rise from a start with nothing to learn from: groups without variance, or hardly a gradient."""
-        if self.awake or context.record > _WINDOW:
+        if self.awake or context.record > WINDOW:
             return False
         floor, info, crit = (self.thresholds[name] for name in ("crit_floor", "info", "crit"))
-        has_been_dead = len(self.flat) == _MIN_SAMPLES and 2 * sum(self.flat) > _MIN_SAMPLES
+        has_been_dead = len(self.flat) == MIN_SAMPLES and 2 * sum(self.flat) > MIN_SAMPLES
         return (has_been_dead and value < info * floor) or value < floor > crit * base
 
     def _is_beyond_noise(self, value: float, ratio: float) -> bool:
@@ -132,8 +129,8 @@ class GradientSpike(Detector):
         return is_beyond and value > self.thresholds["above"] * high
 
     def _is_loss_outlier(self, context: RuleContext) -> bool:
-        loss, before = context.values.get("loss"), context.before("loss", _WINDOW)
-        if loss is None or len(before) < _MIN_SAMPLES:
+        loss, before = context.values.get("loss"), context.before("loss", WINDOW)
+        if loss is None or len(before) < MIN_SAMPLES:
             return False
         return abs(loss - median_of(before)) > self.thresholds["loss_sigmas"] * max(MAD_TO_SIGMA * mad_of(before), 0.02)
 
@@ -267,18 +264,18 @@ class VanishingGradient(Detector):
 class LossJump(Detector):
     """O5: the loss far outside what it has been, in units of its own spread."""
 
-    loss, gradient, kl, critic = Window(_WINDOW), Window(_WINDOW), Window(_WINDOW), Window(_WINDOW)
+    loss, gradient, kl, critic = Window(WINDOW), Window(WINDOW), Window(WINDOW), Window(WINDOW)
     largest, moved = 0.0, 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         if (value := context.values.get("loss", context.values.get("policy_loss"))) is None:
             return None
-        if self.moved < _MIN_SAMPLES:
+        if self.moved < MIN_SAMPLES:
             self.moved += not context.reward.is_constant
         window, largest, thresholds = self.loss, self.largest, self.thresholds
         reach = thresholds["warn"] * thresholds["floor"]
         has_company = self._has_company(context)
-        if (value - window.least <= reach and window.most - value <= reach) or window.count < _MIN_SAMPLES:
+        if (value - window.least <= reach and window.most - value <= reach) or window.count < MIN_SAMPLES:
             return self._take(value)
         median = window.median
         distance, warn = value - median, thresholds["warn"]
@@ -329,7 +326,7 @@ class LossJump(Detector):
         critic, usual = context.values.get("value_loss"), self.critic.median
         if critic is not None:
             return value > 0.0 < median and value * usual > self.thresholds["company"] * median * critic > 0.0
-        if self.moved < _MIN_SAMPLES:
+        if self.moved < MIN_SAMPLES:
             self.largest = max(largest, value)
             return False
         return 0.0 < self.thresholds["alone"] * largest < value and median > 0.0

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from rltop.model import Algorithm
 from rltop.rules.context import HELD_RECORDS, RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
+from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, RELEASE, WARN, WINDOW, Detector, Finding
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, median_of
 
@@ -100,8 +100,6 @@ class ImportanceRatio(Detector):
         return base > 0.0 and not 1.0 / crit <= value / base <= crit
 
 
-_MIN_SAMPLES = 10
-_WINDOW = 50
 _SETTLED = 20
 _SEQUENCE_CLIP = 0.03
 _SEQUENCE_KL = 1e-3
@@ -114,7 +112,7 @@ _FAMILIES = frozenset({"kl", "reward", "entropy"})
 class TokenClip(Detector):
     """O6: share of tokens, sequences, or actions of a robot, whose update was clipped."""
 
-    window, start = Window(_WINDOW), Frozen()
+    window, start = Window(WINDOW), Frozen()
     gradient = Frozen(skip=0, size=10, minimum=5)
     harmful = NOfMCounter(1, _BEFORE)
 
@@ -132,7 +130,7 @@ class TokenClip(Detector):
         beyond, rise = self.crossed(value, lines if is_harmful else lines[::2], usual), thresholds["rise"] * usual
         if beyond is not QUIET:
             return beyond
-        if known >= _MIN_SAMPLES and 0.0 < rise < value and value > thresholds["rise_floor"]:
+        if known >= MIN_SAMPLES and 0.0 < rise < value and value > thresholds["rise_floor"]:
             return Finding(WARN, value, usual, rise)
         return self.crossed(value, ((INFO, "warn"),), usual)
 
@@ -184,7 +182,7 @@ class PinnedGradient(Detector):
 class ReferenceKlSpike(Detector):
     """O11: KL to the reference policy, per token or summed: no policy of language is ten nats per token away."""
 
-    window = Window(_WINDOW)
+    window = Window(WINDOW)
     high, far, lasting = NOfMCounter(2, 3), NOfMCounter(2, 3), NOfMCounter(5, 8)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
@@ -280,7 +278,7 @@ def _fall_of_reward(context: RuleContext) -> tuple[int, int] | None:
 class NegativeKl(Detector):
     """O13: a KL estimate that stays below zero: sampling and scoring differ."""
 
-    window = Window(_WINDOW)
+    window = Window(WINDOW)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         self.window.push(value)
