@@ -341,7 +341,6 @@ class AlertState(Cloned):
         if self._better and self._better >= self._lasting.clear_after(level) and standing.is_back:
             if found == OK or level == INFO:
                 return self.recover(context)
-            # The rule still sees it, and judges it harmless by now.
             self._stand_at(INFO)
             self._better = 0
             self.finding, self.finding_record = finding, context.observation.record
@@ -349,7 +348,10 @@ class AlertState(Cloned):
         return self._by_standing(context, finding, standing) if isinstance(standing, Departure) else None
 
     def _by_standing(self, context: RuleContext, finding: Finding, standing: Departure) -> Event | None:
-        """The end of an alert, or that it has settled, by where its metric stands against the level before it."""
+        """The end of an alert, or that it has settled, by where its metric stands against the level before it.
+
+        The level at which that stays is noted, so that leaving it again is told; the alert keeps its own.
+        """
         found = finding.level
         if found < WARN and standing.is_mostly_back:
             return self.recover(context)
@@ -357,7 +359,11 @@ class AlertState(Cloned):
         is_bad = found == CRIT and is_absolute(self.detector, finding)
         if self.level <= INFO or is_bad or not standing.stays(context.recent, self.since_record):
             return None
-        return self._settle(context, standing)
+        standing.settle(self.since_step)
+        self._better = 0
+        if excuse := excuse_of(self.spec, standing, context):
+            self._stand_at(INFO)
+        return self._event(context, EventState.SETTLED, self.level, standing.settled_words + excuse)
 
     def _worsen(self, context: RuleContext, finding: Finding, established: Level) -> Event:
         if established <= self.worst:
@@ -376,14 +382,6 @@ class AlertState(Cloned):
     def _has_eased(self) -> bool:
         self._since_crit = self._since_crit + 1 if self.standing.is_back else 0
         return self._since_crit >= max(EASED_AFTER, 2 * self._lasting.m(CRIT))
-
-    def _settle(self, context: RuleContext, standing: Departure) -> Event:
-        """Note the level at which the metric stays, so that leaving it again is told; the alert keeps its own."""
-        standing.settle(self.since_step)
-        self._better = 0
-        if excuse := excuse_of(self.spec, standing, context):
-            self._stand_at(INFO)
-        return self._event(context, EventState.SETTLED, self.level, standing.settled_words + excuse)
 
     def _while_settled(
         self, context: RuleContext, finding: Finding, established: Level, standing: Departure

@@ -172,7 +172,8 @@ _CONSTANT = 1e-9
 _ENDING = 0.05
 _MOVING = 3
 """Records in a row on which the learning rate moved: it has a schedule."""
-_LEVEL = 10
+LEVEL = 10
+"""Values whose median is the level of what is noisy."""
 _LEFT = 10
 """Values that say where a metric was when it was left."""
 _SHARES_OF_FEW = frozenset({0.0, 0.5, 1.0})
@@ -223,7 +224,7 @@ class RewardTrack(Cloned):
 
     def __init__(self, *, is_of_success: bool = False) -> None:
         self.is_of_success = is_of_success
-        self._held: deque[float] = deque(maxlen=_LEVEL)
+        self._held: deque[float] = deque(maxlen=LEVEL)
         self._order: list[float] = []
         self._last = 0.0
         self.value: float | None = None
@@ -251,7 +252,7 @@ class RewardTrack(Cloned):
         if value < self.bottom:  # noqa: PLR1730
             self.bottom = value
         held, order = self._held, self._order
-        if len(held) == _LEVEL:
+        if len(held) == LEVEL:
             del order[bisect_left(order, held[0])]
         held.append(value)
         insort(order, value)

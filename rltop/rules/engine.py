@@ -138,12 +138,11 @@ class _Announcer(State):
 
     has_told, _dropped, _repeated = False, 0, 0
 
-    def is_due(self, observation: Observation, rules: RuleSelection) -> bool:
-        return not self.has_told or len(rules.identity.refused) > self._dropped or bool(observation.said)
-
     def tell(self, observation: Observation, rules: RuleSelection) -> list[Event]:
         told: list[Event] = []
         refused = rules.identity.refused
+        if self.has_told and len(refused) <= self._dropped and not observation.said:
+            return told
         if not self.has_told and rules.is_enabled(profiles.RULE):
             told += [_fact(observation, profiles.RULE, profiles.sentence(profile)) for profile in rules.profiles]
         if rules.is_enabled(facts.IMPOSSIBLE):
@@ -189,8 +188,7 @@ class Engine(Cloned):
             if self._segment is not None:
                 happened = self.restart(observation)
             self._segment = observation.segment
-        if self._announcer.is_due(observation, self.rules):
-            happened += self._told(observation)
+        happened += self._told(observation)
         context = self._context
         context.advance(observation)
         if context.phase.moves:
@@ -208,7 +206,7 @@ class Engine(Cloned):
         return happened
 
     def _observe_late(self, observation: Observation) -> list[Event]:
-        happened = self._told(observation) if self._announcer.is_due(observation, self.rules) else []
+        happened = self._told(observation)
         context = self._context.late(observation)
         for state in self._states:
             event = state.observe(context) if state.spec.accepts_late else None

@@ -11,14 +11,13 @@ import math
 from collections import deque
 
 from rltop.rules import applicability
-from rltop.rules.context import RuleContext
+from rltop.rules.context import LEVEL, RuleContext
 from rltop.rules.evaluations import noise_of
 from rltop.rules.levels import NO_SIGNAL
 from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.stats.rolling import Frozen, Window, log_spread_of, median_of
 from rltop.units import number, percent
 
-_LEVEL = 10
 _SPREAD_OVER = 51
 """The record and the fifty before it."""
 
@@ -56,8 +55,8 @@ class EntropyCrash(Detector):
     def _levels(self) -> tuple[float, float, float]:
         """Median of the records before the last ten, that of the last ten, and the lowest tenth of those before."""
         held = list(self.before)
-        earlier = sorted(held[:-_LEVEL]) or [0.0]
-        return median_of(earlier), median_of(held[-_LEVEL:]), earlier[len(earlier) // 10]
+        earlier = sorted(held[:-LEVEL]) or [0.0]
+        return median_of(earlier), median_of(held[-LEVEL:]), earlier[len(earlier) // 10]
 
     def _is_beyond_noise(self, value: float, usual: float) -> bool:
         if value <= 0.0:
@@ -67,8 +66,8 @@ class EntropyCrash(Detector):
     def _falls_as_always(self) -> bool:
         """In ten records it falls by no more than twice what it did before; a density's entropy goes on below 0."""
         held = list(self.before)
-        falls = [old - new for old, new in zip(held, held[_LEVEL:], strict=False)]
-        earlier = falls[:-_LEVEL]
+        falls = [old - new for old, new in zip(held, held[LEVEL:], strict=False)]
+        earlier = falls[:-LEVEL]
         return bool(earlier) and falls[-1] < self.thresholds["pace"] * max(earlier)
 
 

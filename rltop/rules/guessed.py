@@ -17,8 +17,6 @@ from rltop.rules.reward import RewardCrash
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding
 from rltop.units import number
 
-_CRASH, _CLIFF, _GONE = "crash", "cliff", "gone"
-
 
 class GuessedShape(Detector):
     """U1: a key that may be a reward falls, one that may be an entropy drops, or one of them stays away."""
@@ -42,9 +40,9 @@ class GuessedShape(Detector):
         return gone if found is QUIET else found
 
     def _fallen(self, context: RuleContext, guessed: Mapping[str, float]) -> Finding:
-        for name, judge, inner, what in (
-            ("reward_mean", self.reward, self.reward_context, _CRASH),
-            ("entropy", self.entropy, self.entropy_context, _CLIFF),
+        for name, judge, inner in (
+            ("reward_mean", self.reward, self.reward_context),
+            ("entropy", self.entropy, self.entropy_context),
         ):
             if name not in guessed:
                 continue
@@ -53,7 +51,7 @@ class GuessedShape(Detector):
             if finding is not None and finding.level >= WARN:
                 # What nobody has confirmed is told one level lower.
                 level = WARN if finding.level >= CRIT else INFO
-                return Finding(level, finding.value, finding.baseline, words=(name, what))
+                return Finding(level, finding.value, finding.baseline, words=(name,))
         return QUIET
 
     def _gone(self, context: RuleContext, guessed: Mapping[str, float]) -> Finding:
@@ -77,11 +75,11 @@ class GuessedShape(Detector):
         away = max(missing, key=lambda name: missing[name], default="")
         if not away or missing[away] < self.thresholds["missing"]:
             return QUIET
-        return Finding(WARN, float(missing[away]), words=(away, _GONE))
+        return Finding(WARN, float(missing[away]), words=(away, "gone"))
 
     def headline(self, finding: Finding) -> str:
-        name, what = finding.words
+        name, *gone = finding.words
         title = f"{CATALOG[name].title} (guessed from its name)"
-        if what == _GONE:
+        if gone:
             return f"{title} missing for {finding.value:.0f} records, was on every record before"
         return f"{title} {number(finding.baseline or 0)} → {number(finding.value)}"

@@ -200,9 +200,8 @@ class UndefinedStatistic(Detector):
             self.never = {name for name in marks if name not in CATALOG}
         elif self.never:
             self.never &= marks.keys()
-        rewarded = context.reward.value is not None
         missing = [name for name in REWARDS if name in marks] if marks else []
-        if rewarded:
+        if context.reward.value is not None:
             self.missing_for, self.since = 0, None
         elif missing:
             self.missing_for, self.since = self.missing_for + 1, self.since or context.place

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import islice, pairwise
 
 from rltop.model import Algorithm, Evidence, Unit
-from rltop.rules.context import RuleContext
+from rltop.rules.context import LEVEL, RuleContext
 from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State
 from rltop.rules.validation import LN2
 from rltop.stats.persistence import NOfMCounter
@@ -66,7 +66,6 @@ class RandomLabels(State):
         return True
 
 
-_LEVEL = 10
 _SHORT, _LONG = 15, 50
 _LIKELY, _SURE, _BEYOND_DOUBT = 2.0, 3.0, 4.0
 """Standard errors: to be expected occasionally, beyond luck, and beyond luck on any of hundreds of records."""
@@ -202,7 +201,7 @@ class ChosenFalls(Detector):
     def look(self, value: float, context: RuleContext) -> Finding | None:
         self.window.push(value)
         self.start.push(value)
-        if len(self.first) <= _LEVEL:
+        if len(self.first) <= LEVEL:
             self.first = (*self.first, value)
             steps = [abs(after - before) for before, after in pairwise(self.first)]
             self.noise = MAD_TO_SIGMA * median_of(steps) / math.sqrt(2.0) if steps else 0.0
@@ -272,7 +271,7 @@ class Memorised(Detector):
 
     is_about_word = True
     kind = ""
-    window, losses = Window(_LEVEL), Window(_LEVEL)
+    window, losses = Window(LEVEL), Window(LEVEL)
     first_loss: float | None = None
     accuracy, loss = _Best(-1.0), _Best(1.0)
 
@@ -292,7 +291,7 @@ class Memorised(Detector):
         if value is None:
             return self._of_loss(values.get("epoch")) if context.algorithm is Algorithm.KTO else None
         self.window.push(value)
-        if self.window.count < _LEVEL:
+        if self.window.count < LEVEL:
             return QUIET
         usual = self.window.median
         if usual < self.thresholds["warn"] and not self._is_far_apart(usual):
@@ -326,7 +325,7 @@ class Memorised(Detector):
 
     def _is_dearer(self) -> bool:
         newest, best = self.loss.newest, self.loss.best
-        if newest is None or best is None or self.losses.count < _LEVEL or self.loss.since < _NOT_BETTER:
+        if newest is None or best is None or self.losses.count < LEVEL or self.loss.since < _NOT_BETTER:
             return False
         return newest > _RISEN * best and newest > self.thresholds["behind"] * self.losses.median
 
@@ -355,7 +354,7 @@ class Memorised(Detector):
 class MarginRunsAway(Detector):
     """D4: the margin on training pairs grows far beyond what evaluation pairs show."""
 
-    window = Window(_LEVEL)
+    window = Window(LEVEL)
     evaluated: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -364,7 +363,7 @@ class MarginRunsAway(Detector):
         if (value := values.get("dpo_margin")) is None:
             return None
         self.window.push(value)
-        if self.window.median <= thresholds["floor"] or self.window.count < _LEVEL:
+        if self.window.median <= thresholds["floor"] or self.window.count < LEVEL:
             return QUIET
         level, evaluated = self.window.median, self.evaluated
         if evaluated is not None and level > thresholds["warn"] * max(evaluated, 0.0):

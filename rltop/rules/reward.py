@@ -14,7 +14,7 @@ from itertools import islice
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Unit
-from rltop.rules.context import ILL, REWARD, Left, RewardTrack, RuleContext, earn_the_same
+from rltop.rules.context import ILL, LEVEL, REWARD, Left, RewardTrack, RuleContext, earn_the_same
 from rltop.rules.evaluations import RETURN
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
 from rltop.stats.persistence import NOfMCounter
@@ -22,7 +22,6 @@ from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window, mad_of, median_of, mi
 from rltop.units import measure, number
 
 _RECENT = 3
-_LEVEL = 10
 _EARLY = 10
 _SETTLED = 20
 _STRIDE = 5
@@ -57,7 +56,7 @@ class _Evaluation(State):
     """
 
     name = ""
-    before, length_before, length = Window(_LEVEL), Window(_LEVEL), Window(_LEVEL)
+    before, length_before, length = Window(LEVEL), Window(LEVEL), Window(LEVEL)
     is_after = is_fine = False
 
     def observe(self, context: RuleContext) -> None:
@@ -74,9 +73,9 @@ class _Evaluation(State):
             if length is not None:
                 self.length_before.push(length)
             if self.length.count:
-                self.length = Window(_LEVEL)
+                self.length = Window(LEVEL)
             return
-        if length is not None and self.length.count < _LEVEL:
+        if length is not None and self.length.count < LEVEL:
             self.length.push(length)
         if value is not None and self.before.count >= 2 and self.before.low < self.before.high:
             high = self.before.high
@@ -102,7 +101,7 @@ class _Dips(State):
     def heal(self) -> None:
         """Take in a record without a loss; ten in a row end a dip."""
         self.good, self.falling = self.good + 1, 0
-        if self.good >= _LEVEL:
+        if self.good >= LEVEL:
             if not self.is_sudden:
                 self.deepest, self.longest = max(self.deepest, self.loss), max(self.longest, self.bad)
             self.loss, self.bad = 0.0, 0
@@ -136,7 +135,7 @@ class RewardCrash(Detector):
         self.initial = self.noise_at_best = self.wander_at_best = 0.0
         self.best_step = self.down = self.wrong = self.longest = 0
         self.best_steps: tuple[int, int] | None = None
-        self.levels: deque[float] = deque(maxlen=2 * _LEVEL // _STRIDE + 1)
+        self.levels: deque[float] = deque(maxlen=2 * LEVEL // _STRIDE + 1)
         self.single_line = self.level_line = self.reach = self.least = 0.0
         self.is_young = self.is_single = True
         self.held: deque[float] = deque(maxlen=_HELD)
@@ -232,7 +231,7 @@ class RewardCrash(Detector):
         if level > self.best:
             self.best_step, self.is_young = context.observation.step, reward.count <= 2 * _SETTLED
             rewarded = (one.step for one in reversed(context.recent) if reward.read(one.values) is not None)
-            self.best_steps = list(islice(rewarded, _LEVEL))[-1], self.best_step
+            self.best_steps = list(islice(rewarded, LEVEL))[-1], self.best_step
             self._note_best(level)
         elif level < self.worst:
             self.worst = level
@@ -426,7 +425,7 @@ class WorseAfterRestart(Detector):
             line = left.level - max(self._least_loss(left), noise)
             usual, count = context.reward.usual, context.reward.count
             return (usual, left.level, line) if count >= _FEW and usual < line else None
-        newest = [one.values[name] for one in islice(reversed(context.recent), _LEVEL) if name in one.values]
+        newest = [one.values[name] for one in islice(reversed(context.recent), LEVEL) if name in one.values]
         if len(newest) < _FEW or left.least <= 0.0:
             return None
         usual, times = median_of(newest), max(self.thresholds["times"], math.exp(_OF_MEDIANS * noise))

@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from rltop.model import Label
-from rltop.rules.context import RuleContext
+from rltop.rules.context import LEVEL, RuleContext
 from rltop.rules.entropy import HARDLY_BETTER
 from rltop.rules.rule import INFO, QUIET, WARN, Detector, Finding, State, Subject
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error
 from rltop.units import number, percent
 
-_LEVEL = 10
 _NO_REWARD = (
     r"(?:^|[/_.:\- ])(?:errors?|failed|fail(?:ure)?s?|penalty|penalties|costs?|violations?|lengths?|len|tokens?|turns?|"
     r"calls?|counts?|num|n|time|seconds|truncated|truncation|repetitions?|invalid|steps?|loss|kl|entropy|std|min|max)"
@@ -67,7 +66,7 @@ class RewardFromLength(Detector):
 
 
 class _Component(State):
-    window = Window(_LEVEL)
+    window = Window(LEVEL)
     best = float("-inf")
     noise = reward = 0.0
 
@@ -113,7 +112,7 @@ class PartTraded(Detector):
             part = self.parts[name] = _Component()
         window = part.window
         window.push(value)
-        if window.count < _LEVEL:
+        if window.count < LEVEL:
             return None
         level = window.median
         if level > part.best:

@@ -34,6 +34,8 @@ _ANY_NOISE = 100.0
 """A factor that no noise explains."""
 _HARM = ("reward", "validation", "loss", "entropy", "collapse")
 """Verdicts of these that begin within ten records tell that a lone spike did harm."""
+_Block = tuple[float, bool, tuple[int, int]]
+"""Of each of ten blocks of a drift: the reward, whether most groups had no variance, and the place."""
 
 
 class GradientSpike(Detector):
@@ -153,14 +155,11 @@ class AbsurdGradient(Line):
 
 
 class GradientDrift(Detector):
-    """O2: a steady rise of the gradient norm, judged on medians of ten records; a slow one on medians of fifty.
-
-    Of each of ten blocks it holds the reward, whether most groups had no variance, and the place.
-    """
+    """O2: a steady rise of the gradient norm, judged on medians of ten records; a slow one on medians of fifty."""
 
     trend, slow, start = BlockTrend(), BlockTrend(5), Frozen()
-    blocks: deque[tuple[float, bool, tuple[int, int]]] = deque(maxlen=trend.count)
-    slow_blocks: deque[tuple[float, bool, tuple[int, int]]] = deque(maxlen=slow.count)
+    blocks: deque[_Block] = deque(maxlen=trend.count)
+    slow_blocks: deque[_Block] = deque(maxlen=slow.count)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         if context.is_lr_rising:
@@ -189,7 +188,7 @@ class GradientDrift(Detector):
         level = min(found.level, WARN if found.value >= self.thresholds["floor"] else INFO)
         return found._replace(level=level, words=("slow",))
 
-    def _judge(self, trend: BlockTrend, oldest: tuple[float, bool, tuple[int, int]], context: RuleContext) -> Finding:
+    def _judge(self, trend: BlockTrend, oldest: _Block, context: RuleContext) -> Finding:
         growth, newest = trend.growth, trend.medians[-1]
         line = self.thresholds["warn"] * self.held_part(WARN)
         is_apart = min(trend.medians[-3:]) > _GROWN_SINCE_START * max(trend.medians[:3])
@@ -210,9 +209,7 @@ class GradientDrift(Detector):
                 began = one.record, one.step
         return began
 
-    def _is_awakening(
-        self, trend: BlockTrend, oldest: tuple[float, bool, tuple[int, int]], context: RuleContext
-    ) -> bool:
+    def _is_awakening(self, trend: BlockTrend, oldest: _Block, context: RuleContext) -> bool:
         """There was nothing to learn from at the oldest block, or the reward has risen since by a tenth of its range.
 
         A reward excuses no multiple that is one of an explosion.
