@@ -88,8 +88,7 @@ class EntropyLost(Detector):
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         values, thresholds = context.values, self.thresholds
-        if self.first_step is None:
-            self.first_step = context.observation.step
+        self.first_step = context.observation.step if self.first_step is None else self.first_step
         if "reward_std" in values:
             self.spread_start.push(values["reward_std"])
         if "kl_teacher" in values:

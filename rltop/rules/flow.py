@@ -64,10 +64,7 @@ class _Side(State):
                 else goodput.share_of(lambda name: recent.all_of(name)[-1:], self.names) or 0.0
             )
         self.calm = 0 if now >= line else self.calm + 1
-        if self.calm:
-            self.began = None
-        elif self.began is None:
-            self.began = context.place
+        self.began = None if self.calm else self.began or context.place
 
     @property
     def is_calm(self) -> bool:

@@ -283,8 +283,7 @@ class Memorised(Detector):
         self.kind = "rm_" if context.algorithm is Algorithm.REWARD else ""
         if loss is not None:
             self.losses.push(loss)
-            if self.first_loss is None:
-                self.first_loss = loss
+            self.first_loss = loss if self.first_loss is None else self.first_loss
         if values.get("grad_norm") == 0.0:
             # Where nothing moves nothing is memorised.
             return None

@@ -162,7 +162,7 @@ def medians_of(held: object) -> Iterator[Frozen | Window]:
 
 
 class _Shown(float):
-    """A number of a headline: `{value}`, `{value:%}`, a duration `{value:s}`, signed `{value:+}`, any of Python's."""
+    """A number of a headline: `{value}`, `{value:%}` or `:share`, a duration `:s`, signed `:+`, any of Python's."""
 
     __slots__ = ()
 

@@ -355,8 +355,7 @@ class HeldOutFlat(Detector):
             if rise < thresholds["errors"] * math.hypot(error, error_now):
                 continue
             if (found := self._finding(source, count, (mean, mean_now), context.reward)) is not None:
-                if source.since is None:
-                    source.since = context.place
+                source.since = source.since or context.place
                 self.flat[name] = found
                 return True
         return False
