@@ -150,8 +150,9 @@ def _run(
         from rltop.app.app import run
 
         gc.freeze()
-        # Little of what a picture makes refers to itself: looked for every 700 objects, it took 6 % of the time.
-        gc.set_threshold(20_000)
+        # Little of what a picture makes refers to itself: looked for every 700 objects, it took 6 % of the time. A page
+        # that was left does, and is old by then: looked for every 2,000,000, ten minutes of keys took another 40 MB.
+        gc.set_threshold(5_000, 10, 2)
         gc.enable()
         return run(session, config.ui, guard, ConfigWatch(config, os.environ, clock).take)
     finally:
