@@ -210,7 +210,9 @@ class RewardCrash(Detector):
         if self.is_success and reward.is_reward:
             self.__init__(self.thresholds)  # type: ignore[misc]
         self.is_success = not reward.is_reward
-        if reward.count > 1:
+        # A cliff, and the way back from one, are no noise.
+        is_cliff = self.dips.bad > 0 and self.dips.is_sudden
+        if reward.count > 1 and not is_cliff:
             self.noise.push(abs(value - reward.before))
         self.recent.append(value)
         held = self.held
@@ -222,7 +224,7 @@ class RewardCrash(Detector):
         else:
             held.append(value)
         level = reward.usual
-        if reward.count % _STRIDE == 0:
+        if reward.count % _STRIDE == 0 and not is_cliff:
             self._note_level(level)
         if reward.count < _EARLY:
             self.initial = level

@@ -45,7 +45,7 @@ class GradientSpike(Detector):
     flat: deque[bool] = deque(maxlen=MIN_SAMPLES)
     largest, awake = 0.0, 0
     raised, spiking, huge = NOfMCounter(3, 10), NOfMCounter(3, 10), NOfMCounter(2, 10)
-    lone, lone_at = QUIET, 0
+    lone, lone_at, spiked = QUIET, 0, (0, 0)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window, start, base, is_raised = self.window, self.start, 0.0, False
@@ -76,10 +76,11 @@ class GradientSpike(Detector):
         """The lone spike of the records before, if something that counts has gone wrong since."""
         lone, since = self.lone, self.lone_at - 1
         for family in _HARM:
-            if (onset := context.onsets.get(family)) is not None and onset.record >= since:
+            if (onset := context.onsets.get(family)) is not None and since <= onset.record <= since + _SETTLING:
+                self.since = self.spiked
                 return lone._replace(level=CRIT, words=(family,))
-        if context.record >= self.lone_at + _SETTLING:
-            self.lone = QUIET
+        if context.record >= self.lone_at + 2 * _SETTLING:  # an alarm is raised some records after it began
+            self.lone, self.since = QUIET, None
         return QUIET
 
     def _base(self, value: float) -> float:
@@ -111,7 +112,7 @@ class GradientSpike(Detector):
             level = INFO
         found = Finding(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
         if is_huge and not context.is_lr_rising:
-            self.lone, self.lone_at = found, context.record
+            self.lone, self.lone_at, self.spiked, self.since = found, context.record, context.place, None
         return found
 
     def _is_awakening(self, value: float, base: float, context: RuleContext) -> bool:

@@ -381,9 +381,12 @@ def test_r1_a_second_crash_is_told_at_once_although_the_first_was_recovered_from
     assert any(again <= record <= again + 10 for record in told)
 
 
-@each_row("lasts, to, over", [(200, 0.55, 1), (200, 0.35, 20), (70, 0.45, 60), (20, 0.35, 5), (60, 0.25, 20)])
+@each_row(
+    "lasts, to, over",
+    [(200, 0.55, 1), (200, 0.35, 20), (70, 0.45, 60), (20, 0.35, 5), (60, 0.25, 20), (50, 0.1, 1), (50, 0.1, 40)],
+)
 def test_r1_a_second_fall_is_told_although_the_first_was_a_cliff_and_deeper(lasts: int, to: float, over: int) -> None:
-    """A cliff is no wave: that the run has come back from one excuses nothing."""
+    """A cliff is no wave, and no noise: that the run has come back from one excuses nothing."""
     back = 131 + lasts
     again = back + 120
 
@@ -398,3 +401,4 @@ def test_r1_a_second_fall_is_told_although_the_first_was_a_cliff_and_deeper(last
     assert told
     assert told[0].record <= again + 6 + over
     assert again - 5 <= (told[0].since_step or 0) <= again + over
+    assert max(event.level for event in told) is Level.CRIT or to > 0.1

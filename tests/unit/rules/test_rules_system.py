@@ -345,7 +345,7 @@ def test_p16_counts_stalls_that_are_far_apart_by_what_they_cost(seed: int) -> No
 
 @each_row("logged", [{"time_save": 2.5}, {"time_eval": 4e-5}, {"time_eval": 4e-5, "val_score": 0.5}])
 def test_p16_a_moment_logged_for_a_save_or_an_evaluation_on_each_step_explains_no_stall(logged: dict) -> None:
-    """tinker logs the time of a save on every step, AReaL that of an evaluation."""
+    """tinker logs the time of a save on every step."""
     at = {20, 27, 33, 41, 48, 55}
     stalled = lambda r: noisy(280.0, 0.1)(r) * (12.0 if r in at else 1.0)  # noqa: E731
     assert first(play(60, time_step=stalled, reward_mean=learning, **logged), "P16").record <= 41
