@@ -553,6 +553,7 @@ class Departure(Standing):
         if self.settled is None or not self._is_flat:
             return
         level, before = self.level, self.before.value
+        self._has_returned = not self._has_stayed(level)  # once elsewhere, it has not stayed there
         self.settled = self.settled._replace(value=self.judged.sign * level)
         self._far = max(self._far, level, key=lambda one: abs(one - before))
         # What creeps outward has still left the level at which it first settled; what wobbles has not moved.
@@ -592,7 +593,7 @@ class Departure(Standing):
         level = self.before.value
         if abs(level - earlier.before.value) >= abs(level - earlier._left):
             return False
-        self._early = earlier._early
+        self._early, self._has_returned = earlier._early, earlier._has_returned
         return True
 
     def load_words(self, recent: Sequence[Observation]) -> str:

@@ -700,6 +700,15 @@ def test_a_crash_stands_over_a_restart_until_the_reward_is_back(level: float, re
     assert [one.since_step for one in engine.verdicts if one.rule == "R1" and one.is_active] == ([] if ends else [131])
 
 
+def test_what_was_elsewhere_meanwhile_has_not_stayed() -> None:
+    course = ((129, 0.73), (199, 0.045), (279, 0.25), (340, 0.5), (460, 0.05))
+    told = play(
+        460, reward_mean=lambda r: next(level for end, level in course if r <= end) + noisy(1.0, 0.015)(r) - 1.0
+    )
+    assert the(told, "R1").since_step == 130
+    assert "stayed" not in the(told, "R1").headline
+
+
 @each_row("step", [1, 20])
 def test_a_policy_that_begins_anew_after_a_crash_has_not_crashed_again(step: int) -> None:
     engine = play(300, reward_mean=lambda r: noisy(0.6 if r < 150 else 0.15, 0.04)(r))
