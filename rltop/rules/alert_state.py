@@ -251,7 +251,8 @@ class AlertState(Cloned):
         return self._raise(context, EventState.FIRING, finding, established)
 
     def is_moot(self, context: RuleContext) -> bool:
-        return not (context.standing | context.held).isdisjoint(self.spec.silent_under)
+        graver = self.spec.silent_under
+        return not (context.standing.isdisjoint(graver) and context.held.isdisjoint(graver))
 
     def _comes_home(self, context: RuleContext, finding: Finding) -> bool:
         """Its metric is on its way back to where another alert has seen it leave."""

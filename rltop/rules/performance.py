@@ -324,10 +324,8 @@ class SlowNowAndThen(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         seen, values = context.observation, context.values
         seconds = values.get("time_step", 0.0)
-        if self.slow and (
-            seen.record > self.until + _OVER or (self.found is QUIET and "P1" in context.standing | context.held)
-        ):
-            # The latter: a block of slow steps is one slowdown.
+        is_block = "P1" in context.standing or "P1" in context.held  # of slow steps, which is one slowdown
+        if self.slow and (seen.record > self.until + _OVER or (self.found is QUIET and is_block)):
             self.slow, self.found, self.since = (), QUIET, None
         if self.start.is_final and seconds <= self.line and not self.slow:
             self.work.total = values.get("num_tokens")
