@@ -1,9 +1,9 @@
 """`rltop` and `python -m rltop`: the first code that runs.
 
-Imports nothing that costs time before it has settled what Ctrl-C does.
+Sets the SIGINT behaviour before it imports anything slow.
 """
 
-# `signal` itself takes milliseconds to import, in which an interrupt would end in a traceback.
+# `import signal` takes milliseconds, during which Ctrl-C would print a traceback.
 import _signal  # type: ignore[import-not-found]
 import sys
 
@@ -11,10 +11,9 @@ import sys
 def main() -> int:
     """Run the program; the exit codes are in `errors`.
 
-    A program that is interrupted while it is still importing has nothing to tidy up, and a traceback would be all that
-    Python has to say. So an interrupt ends it at once, as it ends a program that never heard of signals, until the
-    terminal guard or `watch` have something to restore and ask to be told instead. One that is ignored (`nohup`, a job
-    in the background) stays ignored.
+    During the imports there is nothing to clean up, so SIGINT gets its default action: the process ends without a
+    traceback. The terminal guard and `watch` install their own handlers later. If SIGINT is ignored (`nohup`, a
+    background job), it stays ignored.
     """
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

@@ -6,17 +6,17 @@ import time
 
 
 class Clock:
-    """The machine's own clocks."""
+    """The system clocks."""
 
     def __init__(self) -> None:
         self._epoch_s = self.wall() - self.monotonic()
 
     def now(self) -> float:
-        """Seconds since the epoch, as the clock stood at the start, counted on: ages do not jump when it is set."""
+        """Seconds since the epoch: wall time at start-up plus monotonic time, so setting the clock moves no ages."""
         return self._epoch_s + self.monotonic()
 
     def wall(self) -> float:
-        """Seconds since the epoch as the machine has it now: for stamps, never for differences."""
+        """Seconds since the epoch by the system clock: for timestamps, never for differences."""
         return time.time()  # noqa: TID251
 
     def monotonic(self) -> float:
@@ -24,16 +24,16 @@ class Clock:
         return time.monotonic()  # noqa: TID251
 
     def worked(self) -> float:
-        """Seconds that this thread has had a processor."""
+        """CPU seconds used by this thread."""
         return time.thread_time()
 
     def others_worked(self) -> float:
-        """Seconds that the other threads of this process have had a processor."""
+        """CPU seconds used by the other threads of this process."""
         return time.process_time() - time.thread_time()
 
 
 class FakeClock(Clock):
-    """A clock that moves only when it is told to."""
+    """A clock that moves only through `advance` and `work`."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now

@@ -1,7 +1,7 @@
 """Assembles each layer's options from the settings.
 
-Owns which setting goes to which option, and where the config file is searched.
-`settings` has the table; what an option does is defined by its layer.
+Decides which setting goes to which option and where the config file is searched for. The table of settings is in
+`settings`; each layer defines what its options do.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from rltop.structs import NamedTuple
 FILE_NAME = "config.toml"
 THEMES_FOLDER = "themes"
 PLAIN_TERMINALS = frozenset({"", "dumb", "unknown", "emacs", "dumb-emacs-ansi"})
-"""Values of TERM without cursor control; "" is unset. An unknown value counts as a full terminal."""
+"""Values of TERM without cursor control; "" means unset. Any other unknown value counts as a full terminal."""
 _MEBIBYTE = 1024 * 1024
 
 
 class Config(NamedTuple):
-    """Everything that was set, as the layers take it.
+    """All settings, as options of the layers.
 
     Attributes:
-        ingest: how rows are read, how much is kept, which rules judge with which thresholds.
-        color: `auto`, `always` or `never`; for output that is not the screen.
-        has_no_color: whether NO_COLOR is set, or the terminal is a plain one, which `auto` obeys.
-        origins: setting → where its value came from; absent: the default.
-        read_again: settles everything anew, from the same flags; None where nobody wants that.
-        live: sources that the config file names, see `settings.LIVE_LISTS`.
-        lost_rules: file → what it says of rules and has no effect any more, a line each.
-        waiting: settings that were changed while the program runs and hold from the next start on.
+        ingest: how rows are read, how much is kept, which rules run with which thresholds.
+        color: `auto`, `always` or `never`, for output other than the screen.
+        has_no_color: NO_COLOR is set or the terminal has no escape codes; `auto` then uses no colour.
+        origins: setting → where its value came from; settings at their default are absent.
+        read_again: loads the configuration anew with the same flags; None where it is not reloaded.
+        live: sources from the config file, see `settings.LIVE_LISTS`.
+        lost_rules: file → a line for each of its rule settings that no longer has an effect.
+        waiting: settings that changed while the program runs and take effect at the next start.
     """
 
     reader: ReaderOptions = ReaderOptions()
@@ -60,14 +60,14 @@ class Config(NamedTuple):
     waiting: tuple[str, ...] = ()
 
     def use_color(self, is_terminal: bool) -> bool:
-        """Whether to colour output that goes to a terminal or elsewhere."""
+        """Should output be coloured?"""
         if self.color == "auto":
             return is_terminal and not self.has_no_color
         return self.color == "always"
 
 
 def is_plain_terminal(environ: Mapping[str, str]) -> bool:
-    """Is this a terminal without escape codes, such as a shell inside Emacs?"""
+    """Does the terminal lack escape codes, like a shell inside Emacs?"""
     return _terminal_of(environ) in PLAIN_TERMINALS
 
 
@@ -78,11 +78,11 @@ def _terminal_of(environ: Mapping[str, str]) -> str:
 _FEW_COLOURS = frozenset(
     {"linux", "ansi", "cygwin", "rxvt", "screen", "tmux", "vt100", "vt220", "xterm", "xterm-color", "xterm-16color"}
 )
-"""Values of TERM that promise 16 colours at most. An unknown value counts as a full terminal."""
+"""Values of TERM that promise at most 16 colours. An unknown value counts as a full terminal."""
 
 
 def has_few_colours(environ: Mapping[str, str]) -> bool:
-    """Has the terminal fewer than 256 colours, as far as TERM and COLORTERM say?"""
+    """Does the terminal have fewer than 256 colours, judging by TERM and COLORTERM?"""
     return _terminal_of(environ) in _FEW_COLOURS and not environ.get("COLORTERM")
 
 
@@ -91,10 +91,10 @@ def is_console(environ: Mapping[str, str]) -> bool:
 
 
 def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_path: Path | None = None) -> Config:
-    """Read the config file and settle every option.
+    """Read the config file and resolve every setting.
 
-    A flag wins over the environment, which wins over the file, which wins over the default. `config_path` wins over
-    `RLTOP_CONFIG`, which wins over `$XDG_CONFIG_HOME/rltop/config.toml`; only the last one may be missing.
+    Precedence: flag, environment variable, config file, default. The config file is `config_path`, else `RLTOP_CONFIG`,
+    else `$XDG_CONFIG_HOME/rltop/config.toml`; only the last of these may be missing.
 
     Raises:
         ConfigError: names the place, the key and the remedy.
@@ -154,9 +154,9 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
 def in_force(
     argv_options: Mapping[str, object], environ: Mapping[str, str], config_path: Path | None = None
 ) -> Gathered:
-    """Every setting with where it comes from; a theme chosen on the screen comes before that of the config file.
+    """Every setting with its origin; a theme chosen on the screen takes precedence over the config file's.
 
-    A terminal of few colours has none that was chosen elsewhere.
+    A terminal of few colours ignores a theme chosen on the screen.
 
     Raises:
         ConfigError: names the place, the key and the remedy.
@@ -184,7 +184,7 @@ def _has_theme(name: str, own: Path) -> bool:
 
 
 def files_of(config: Config, environ: Mapping[str, str]) -> list[Path]:
-    """The files by which settings change while the program runs: the config file, and what the screen keeps."""
+    """The files that are watched for changed settings: the config file and the screen's own state files."""
     states = (preferences.MEANINGS_FILE, preferences.ROWS_FILE, preferences.RULES_FILE)
     return [config.file or config_folder(environ) / FILE_NAME, *(state_folder(environ) / name for name in states)]
 
@@ -199,7 +199,7 @@ def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:
 
 
 def _check_theme(found: Gathered, own: Path) -> None:
-    """Refuse a theme that does not exist, even if nothing is drawn.
+    """Refuse a theme that does not exist, even if nothing will be drawn.
 
     Raises:
         ConfigError: names the place of the setting and the available themes.
@@ -215,7 +215,7 @@ def _check_theme(found: Gathered, own: Path) -> None:
 
 
 def _rule_options(found: Gathered) -> tuple[EngineOptions, list[str]]:
-    """The rules' options, and a line for each setting without effect; what is refused is said with the file's name.
+    """The rules' options, and a line for each setting without effect. Errors name the file.
 
     Raises:
         ConfigError: an unknown rule or threshold, or a value of the wrong type.
@@ -247,7 +247,7 @@ def _rule_options(found: Gathered) -> tuple[EngineOptions, list[str]]:
 def _rules(
     table: Mapping[str, Mapping[str, Any]], name: str, found: Gathered, lost: list[str]
 ) -> dict[str, Mapping[str, float | bool]]:
-    """What counts still; a line is added to `lost` for each setting that does not any more."""
+    """The settings still in effect; a line is added to `lost` for each of the others."""
     if not table:
         return {}
     from rltop.rules.registry import without_effect  # noqa: PLC0415 - most people have set nothing

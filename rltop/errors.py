@@ -29,20 +29,20 @@ EXIT_FAULT = 70
 
 
 def worst_code(codes: Collection[int]) -> int:
-    """The exit code for several files: the first of 1, 2, 3 that applies."""
+    """The exit code for several files: the first of 1, 2 and 3 that occurs, else 0."""
     return next((code for code in (EXIT_FIRING, EXIT_USAGE, EXIT_NO_METRICS) if code in codes), EXIT_OK)
 
 
 _FAILING = frozenset({errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN})
 _LONGEST_PATH = 300
-"""A longer path is shown by its two ends, so that the reason stays visible."""
+"""Longer paths are shortened in the middle, so that the reason stays visible."""
 
 
 class RltopError(Exception):
-    """A message for the user, a hint what to do, and the exit code.
+    """A message for the user, a hint on what to do, and the exit code.
 
     Args:
-        hint: what to do about it; empty where there is nothing to be said.
+        hint: what to do about it; empty if there is no advice.
     """
 
     exit_code = EXIT_USAGE
@@ -71,7 +71,7 @@ class NoMetricsError(SourceError):
 
 
 def reason_of(error: Exception) -> str:
-    """The reason of an error in a few words, from the operating system or the error itself."""
+    """A short reason for an error, from the operating system or the error itself."""
     if isinstance(error, OSError):
         text = error.strerror or str(error) or type(error).__name__
         return text[:1].lower() + text[1:]
@@ -85,7 +85,7 @@ def reason_of(error: Exception) -> str:
 
 
 def cannot_write(path: str, error: OSError) -> RltopError:
-    """The error for a file that cannot be written: names the path, the reason and what to do."""
+    """The error for a file that cannot be written, with path, reason and remedy."""
     hint = "check that the folder exists and that you may write there"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "free some space there, or write to another disk"
@@ -97,7 +97,7 @@ def _shown(path: str) -> str:
 
 
 def cannot_read(path: str, error: Exception) -> SourceError:
-    """The error for an unreadable path: names the path, the reason and what to do."""
+    """The error for a path that cannot be read, with path, reason and remedy."""
     shown = _shown(path)
     hint = "check the path and its permissions"
     if isinstance(error, OSError) and error.errno in _FAILING:
@@ -113,7 +113,7 @@ def cannot_read(path: str, error: Exception) -> SourceError:
 
 
 class NoAnswerError(SourceError):
-    """A file system that has not answered for so long that nobody waits any more."""
+    """A file system that did not answer before the timeout."""
 
 
 class DecodeError(RltopError):
@@ -122,10 +122,10 @@ class DecodeError(RltopError):
 
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
-    """Turn any exception of a parser inside into a `DecodeError` about `what`.
+    """Turn any exception that a parser raises inside into a `DecodeError` about `what`.
 
-    A flipped bit can make any line of a parser raise, so that no list of exceptions
-    is complete. rltop's own errors and those of the operating system pass through.
+    One flipped bit can make any line of a parser raise, so no list of exceptions is
+    complete. rltop's own errors and `OSError` pass through.
     """
     try:
         yield

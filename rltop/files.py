@@ -1,6 +1,6 @@
-"""Files next to a run, opened without side effects: only regular files are opened, and files written as a whole.
+"""Safe file access: only regular files are opened, files are replaced atomically.
 
-And the thread in which they are looked at: nobody waits for it, not even at the end of the program.
+`Worker` is a daemon thread for file access that may hang; nothing waits for it, not even the exit of the program.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _KINDS = {
 }  # fmt: skip
 
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-"""Read only, not inherited by child processes, and without waiting for a writer."""
+"""Read only, not inherited by child processes, and never blocking on a named pipe."""
 
 
 def kind_word(mode: int) -> str:
-    """The type of a file with this `st_mode`, as text."""
+    """The file type in this `st_mode`, as text."""
     return _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file, which the caller closes; nothing else is opened, so that no pipe or device notices.
+    """Open a regular file, which the caller closes; pipes and devices are never opened, so they notice nothing.
 
     Raises:
-        OSError: from the file system, or because it is a named pipe, a directory, a device.
+        OSError: from the file system, or because it is not a regular file.
     """
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - a path may not be valid text
     except ValueError as error:
         raise OSError(errno.EINVAL, "not a valid file name", os.fspath(path)) from error
     if stat.S_ISREG(mode):
-        # The file may have been replaced since: open without blocking, and check again.
+        # The file may have been replaced since `stat`: open without blocking, and check again.
         file = open(os.open(path, OPEN_FLAGS), "rb")  # noqa: PTH123, SIM115 - the caller closes it
         mode = os.fstat(file.fileno()).st_mode
         if stat.S_ISREG(mode):
@@ -49,11 +49,11 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 MOST_NAMES = 4096
-"""Names that are looked at in one folder: one of a million files is no place for what belongs to a run."""
+"""Names read from one folder; a folder of a million files is not where a run keeps its own."""
 
 
 def names_in(folder: str | os.PathLike[str]) -> list[str]:
-    """The names in a folder, at most `MOST_NAMES` and in no order; none where it cannot be listed."""
+    """The names in a folder, at most `MOST_NAMES`, unordered; empty if it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return [entry.name for entry in islice(entries, MOST_NAMES)]
@@ -62,9 +62,9 @@ def names_in(folder: str | os.PathLike[str]) -> list[str]:
 
 
 def first_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """The beginning of a regular file; raises as `open_regular` does."""
+    """The beginning of a regular file; raises like `open_regular`."""
     with open_regular(path) as file:
-        # What the kernel makes up may have nothing to give now (/proc/kmsg).
+        # A non-blocking read gives None if a kernel file has no data yet (/proc/kmsg).
         return file.read(most) or b""
 
 
@@ -74,7 +74,7 @@ def last_bytes(file: BinaryIO, most: int) -> bytes:
 
 
 def folders_in(folder: str | os.PathLike[str]) -> list[str]:
-    """The names of the folders in a folder, sorted, without hidden ones; of its first `MOST_NAMES` names alone."""
+    """The sorted names of the visible subfolders among a folder's first `MOST_NAMES` entries."""
     try:
         with os.scandir(folder) as entries:
             return sorted(one.name for one in islice(entries, MOST_NAMES) if one.name[0] != "." and _is_folder(one))
@@ -90,14 +90,14 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def replace_file(path: str | os.PathLike[str], data: bytes, *, is_private: bool = False) -> None:
-    """Write a file as a whole: whoever reads it meanwhile sees the old one or the new one, never a part.
+    """Replace a file atomically: a reader sees the old content or the new, never a part.
 
     Args:
-        path: the file; a link is followed. One that is there keeps its permissions.
-        is_private: nobody but its owner may read it, whatever it was before.
+        path: the file; symlinks are followed. An existing file keeps its permissions.
+        is_private: readable by its owner only, whatever its permissions were.
 
     Raises:
-        OSError: from the file system, or because there is something else than a regular file.
+        OSError: from the file system, or because the path is not a regular file.
     """
     try:
         target = os.path.realpath(path)
@@ -123,7 +123,7 @@ def replace_file(path: str | os.PathLike[str], data: bytes, *, is_private: bool 
 
 
 class Worker:
-    """A daemon thread for one piece of work at a time: a read that hangs is left behind."""
+    """Runs one piece of work at a time in a daemon thread; a read that hangs is abandoned."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -134,20 +134,20 @@ class Worker:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, work: Callable[[], object]) -> None:
-        """Begin to work; what is under way, if anything, goes on beside it.
+        """Start a thread for `work`; one that is still running continues.
 
         Raises:
-            RuntimeError: there is no thread to be had.
+            RuntimeError: no thread can be started.
         """
         thread = threading.Thread(target=work, name=self._name, daemon=True)
         thread.start()
         self._thread = thread
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end of the work, at most for so long; whether it has ended."""
+        """Wait until the work has ended, or for the timeout; has it ended?"""
         if self._thread is not None:
             self._thread.join(timeout_s)
         if self.is_busy:
             return False
-        self._thread = None  # a thread that has ended would keep whoever has it from being copied
+        self._thread = None  # a thread object would keep the owner from being copied
         return True

@@ -1,6 +1,6 @@
-"""Regular expressions that are compiled when one is first asked for.
+"""Regular expressions that are compiled at their first use.
 
-Compiling those that a start imports takes a sixth of it, and most files need a few of them.
+Compiling all that are imported would take a sixth of the start-up time, and most files need only a few of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, AnyStr, cast
 
 
 class _Late:
-    """Stands for a compiled expression; each of its methods is looked up once."""
+    """Stands in for a compiled expression and caches each of its methods."""
 
     def __init__(self, pattern: str | bytes, flags: int) -> None:
         self.pattern, self._flags = pattern, flags
@@ -24,5 +24,5 @@ class _Late:
 
 
 def regex(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As `re.compile`; what is no regular expression raises `re.error` at the first use."""
+    """Like `re.compile`, except that an invalid expression raises `re.error` only at its first use."""
     return cast("re.Pattern[AnyStr]", _Late(pattern, flags))

@@ -1,7 +1,6 @@
-"""Where the files that ship with the program are, and those that a person keeps; how a TOML file is read.
+"""Locations of shipped files and of the user's own; reading of TOML files.
 
-In a checkout themes and fixtures stand at the top level; in the wheel under
-`rltop/_data`. Owns that one difference; knows nothing of what is in the files.
+In a checkout, themes and fixtures are at the top level; in the wheel, under `rltop/_data`. Nothing else needs to know.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ _PACKAGE = Path(__file__).resolve().parent
 _LARGEST_TOML = 256 * 1024
 _LONGEST_KEPT = 256
 THEME, HINTED, DETAILS = "theme", "hinted", "details"
-"""What the screen keeps: the theme that was chosen last, that the hints of the first start have been shown, and whether
-what is selected stands beside lists."""
+"""What the screen remembers: the theme chosen last, that the first-start hints were shown, and whether the details
+pane is hidden."""
 
 
 def folder(name: str) -> Path:
@@ -38,15 +37,15 @@ def folder(name: str) -> Path:
 
 
 def config_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Where a person keeps their own settings: `$XDG_CONFIG_HOME/rltop`.
+    """The folder of the user's settings: `$XDG_CONFIG_HOME/rltop`.
 
-    The XDG base directory specification: a relative value is to be ignored.
+    A relative value is ignored, as the XDG base directory specification demands.
     """
     return _own_folder("XDG_CONFIG_HOME", ".config", environment)
 
 
 def state_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Where the program keeps what a person has told it: `$XDG_STATE_HOME/rltop`; a relative value is ignored."""
+    """The folder for state between sessions: `$XDG_STATE_HOME/rltop`; a relative value is ignored."""
     return _own_folder("XDG_STATE_HOME", ".local/state", environment)
 
 
@@ -54,13 +53,13 @@ def _own_folder(variable: str, usual: str, environment: Mapping[str, str] | None
     environment = os.environ if environment is None else environment
     home = environment.get(variable, "")
     if not Path(home).is_absolute():
-        # Not `Path.expanduser`: a user without a home, as in many containers, is no error.
+        # Not `Path.expanduser`, which raises for a user without a home, common in containers.
         home = os.path.join(os.path.expanduser(environment.get("HOME") or "~"), usual)  # noqa: PTH111, PTH118
     return Path(home) / "rltop"
 
 
 def kept(name: str, environment: Mapping[str, str] | None = None) -> str | None:
-    """One line that the screen has kept, such as the theme; None where it has kept none, or it cannot be read."""
+    """One line of state, such as the theme; None if there is none or it cannot be read."""
     try:
         with open_regular(state_folder(environment) / name) as file:
             return file.read(_LONGEST_KEPT).decode("utf-8", "replace").partition("\n")[0].strip()
@@ -69,7 +68,7 @@ def kept(name: str, environment: Mapping[str, str] | None = None) -> str | None:
 
 
 def keep(name: str, text: str, environment: Mapping[str, str] | None = None) -> Path:
-    """Keep a text for the next time, in place of what its file held.
+    """Store a text in the state folder, replacing the former one.
 
     Raises:
         OSError: it cannot be written.
@@ -79,19 +78,19 @@ def keep(name: str, text: str, environment: Mapping[str, str] | None = None) -> 
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        # Such as the path of a project whose name is not UTF-8.
+        # For example a project path that is not UTF-8.
         raise OSError(errno.EILSEQ, "a name in it is not UTF-8", str(folder / name)) from error
     replace_file(folder / name, data)
     return folder / name
 
 
 def is_file(path: Path) -> bool:
-    """Is it a file? Also no where nobody can tell: a name too long, a folder that may not be searched."""
+    """Is it a file? False if that cannot be found out: name too long, folder not searchable."""
     return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises there
 
 
 def toml_files(place: Path) -> dict[str, Path]:
-    """The TOML files of a folder by their names without the suffix; none where it cannot be listed."""
+    """The TOML files of a folder by stem; empty if it cannot be listed."""
     try:
         return {path.stem: path for path in sorted(place.glob("*.toml"))}
     except (OSError, ValueError):
@@ -99,10 +98,10 @@ def toml_files(place: Path) -> dict[str, Path]:
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """A TOML file that a person wrote; `/dev/null` is an empty one.
+    """Read a user's TOML file; `/dev/null` counts as empty.
 
     Raises:
-        ConfigError: it cannot be read, is no regular file, or no TOML.
+        ConfigError: it cannot be read, is not a regular file, or not valid TOML.
     """
     try:
         info = file.stat()
@@ -130,7 +129,7 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{file}: nested too deeply", "no setting needs more than three tables in one another"
         ) from error
-    except ValueError as error:  # also a whole number of more digits than Python reads
+    except ValueError as error:  # includes integers with more digits than Python converts
         raise ConfigError(
             f"{file}: not valid TOML: {error}", "every line is `key = value` or `[table]`; texts are quoted"
         ) from error
@@ -144,9 +143,9 @@ def _float(text: str) -> float:
 
 
 def simple_toml(text: str) -> dict[str, Any] | None:
-    """TOML of tables of texts and flags, such as a theme; None where there may be anything else in it.
+    """Parse TOML tables of strings and booleans, such as a theme; None if it contains anything else.
 
-    Importing `tomllib` takes a twentieth of the time to the first frame, which needs nothing but a theme.
+    Importing `tomllib` takes a twentieth of the time to the first frame, which needs only a theme.
     """
     found: dict[str, Any] = {}
     table = found
@@ -177,7 +176,7 @@ def _text_or_flag(written: str) -> str | bool | None:
 
 
 def _inline(written: str) -> dict[str, Any] | None:
-    """`{ a = "text", b = true }`."""
+    """Parse `{ a = "text", b = true }`."""
     found: dict[str, Any] = {}
     if not (written.startswith("{ ") and written.endswith(" }")):
         return None

@@ -1,7 +1,7 @@
 """The table of settings (`settings.txt`), their sources and validation.
 
-The config file, the environment variables, the flags and docs/config.md all follow from this table. What a setting does
-is defined by each layer's options and by `config`, which assembles them.
+The config file, environment variables, flags and docs/config.md all derive from this table. What a setting does is
+defined by each layer's options and by `config`, which assembles them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ VERDICT_VARIABLES = (
     "RLTOP_RULE", "RLTOP_TITLE", "RLTOP_FAMILY", "RLTOP_LEVEL", "RLTOP_STEP", "RLTOP_SINCE_STEP", "RLTOP_METRIC",
     "RLTOP_KEY", "RLTOP_HEADLINE", "RLTOP_RUN", "RLTOP_PATH", "RLTOP_INCIDENT", "RLTOP_ADVICE", "RLTOP_PART",
 )  # fmt: skip
-"""Environment variables of a command that `rltop watch` runs."""
+"""Environment variables of the commands that `rltop watch` runs for an alert."""
 STUCK_VARIABLES = (
     "RLTOP_STATE", "RLTOP_PHASE", "RLTOP_PHASE_KEY", "RLTOP_SINCE", "RLTOP_USUAL", "RLTOP_OUTSTANDING",
     "RLTOP_WAITED_FOR", "RLTOP_LAST_LINE", "RLTOP_SOURCE", "RLTOP_STEP", "RLTOP_HEADLINE", "RLTOP_RUN", "RLTOP_PATH",
 )  # fmt: skip
-"""Those of the command that it runs where a job is stuck."""
+"""Environment variables of the command that `rltop watch` runs when a job is stuck."""
 OTHER_VARIABLES = frozenset(
     {CONFIG_VARIABLE, "RLTOP_RUNS", "RLTOP_SCORER", "RLTOP_DEBUG", *VERDICT_VARIABLES, *STUCK_VARIABLES}
 )
@@ -45,7 +45,7 @@ ROWS_TABLE = "rows"
 LIVE_TABLE = "live"
 LIVE_LISTS = ("metrics", "prometheus", "ray", "job", "token_file")
 LIVE_TEXTS = ("nodes", "via", "cacert")
-"""What `[live]` may have: the flags of what else tells where a job is, under their names."""
+"""Keys allowed in `[live]`: the flags of the live sources, without dashes."""
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -62,11 +62,11 @@ class ValueType(enum.StrEnum):
 
 
 class Setting(NamedTuple):
-    """One thing that can be set.
+    """One setting.
 
     Attributes:
         default: None means that rltop detects it.
-        flag: on the command line, `--no-…` is added for a switch.
+        flag: the command-line flag; a switch also gets `--no-…`.
         low, high: bounds of a number, inclusive.
     """
 
@@ -124,15 +124,15 @@ BY_NAME: Mapping[str, Setting] = MappingProxyType({setting.name: setting for set
 
 
 class Gathered(NamedTuple):
-    """What was set, defaults included.
+    """The resolved settings, defaults included.
 
     Attributes:
-        origins: setting → where its value was found, for those that were set.
+        origins: setting → where its value was found, without defaults.
         rules: rule id → threshold or `mute` → value, from the file.
         profiles: profile → rule id → threshold or `mute` → value, from the file.
         file: the config file that was read, or None.
-        rows: project → what it says of rows, from the file.
-        live: flag of a source, without dashes → what the file names; lists of texts, or texts.
+        rows: project → its options for rows, from the file.
+        live: flag of a source, without dashes → string or list of strings, from the file.
     """
 
     values: Mapping[str, Value]
@@ -147,11 +147,11 @@ class Gathered(NamedTuple):
 
 
 def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> Gathered:
-    """Settle every setting: a flag wins over the environment over the file over the default.
+    """Resolve every setting; precedence: flag, environment variable, config file, default.
 
     Args:
-        argv_options: setting → what its flag said, as text or already as a value;
-            None and absence mean "not given". Other names are not looked at.
+        argv_options: setting → value of its flag, as text or typed;
+            None or absent means "not given". Other names are ignored.
         file: the config file, which must exist; None for no file.
 
     Raises:
@@ -191,9 +191,9 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
 
 
 def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:
-    """Add the flag of every setting; what is not given is None in the namespace.
+    """Add a flag for every setting; in the namespace None means "not given".
 
-    Values stay text, so that a wrong one is reported like one of any other place.
+    Values stay text, so that an invalid one is reported as it is for the other sources.
     """
     from argparse import SUPPRESS, BooleanOptionalAction  # noqa: PLC0415 - only the command line needs it
 
@@ -211,14 +211,14 @@ def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest of the `known` words, or all of them."""
+    """A hint that names the closest of the `known` words, or lists all of them."""
     names = list(known)
     close = _close(word, names, 0.5)
     return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(names)}"
 
 
 def _close(word: str, known: list[str], cutoff: float) -> list[str]:
-    """The nearest of the `known` words, if one is near; the module is imported only for who has mistyped."""
+    """At most one of the `known` words; imports `difflib` only when something was mistyped."""
     from difflib import get_close_matches  # noqa: PLC0415
 
     return get_close_matches(word, known, n=1, cutoff=cutoff)
@@ -244,7 +244,7 @@ def _from_text(setting: Setting, text: str, where: str) -> Value:
 
 
 def _from_toml(setting: Setting, raw: Any, where: str) -> Value:
-    """The value `raw` if its type is right, from the file or from a typed flag."""
+    """`raw`, from the file or a typed flag, if its type is right."""
     is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
     match setting.kind:
         case ValueType.SWITCH:
@@ -271,7 +271,7 @@ def _within(setting: Setting, value: Value, where: str) -> Value:
     if setting.kind is ValueType.CHOICE and value not in setting.choices:
         raise _wrong(setting, value, where)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        # Written so that NaN, which compares with nothing, is refused.
+        # Written so that NaN, for which every comparison is false, is refused.
         is_inside = (setting.low is None or value >= setting.low) and (setting.high is None or value <= setting.high)
         if not is_inside:
             raise _wrong(setting, value, where)
@@ -292,11 +292,11 @@ _EXAMPLES = {
     LIVE_TABLE: '[live] with lines like metrics = ["node-3:8000"] under it',
     ROWS_TABLE: '[rows."/path/to/project"]',
 }
-"""What each of the tables may look like."""
+"""An example of each table, for error messages."""
 
 
 def _tables(table: dict[str, Any], file: Path) -> dict[str, Any]:
-    """The tables of a config file, taken out of it and checked for type, by their names in `Gathered`."""
+    """Remove the tables from a config file's content; returns them, type-checked, by their names in `Gathered`."""
     own = {name: _table(table.pop(name, {}), f"{file}: `{name}`", example) for name, example in _EXAMPLES.items()}
     profiles = own[PROFILES_TABLE].items()
     return {
@@ -335,7 +335,7 @@ def _keymap(table: dict[str, Any], file: Path) -> Mapping[str, str]:
 
 
 def _meanings(table: dict[str, Any], file: Path) -> Mapping[str, Mapping[str, str]]:
-    """What keys mean; canonical names are checked elsewhere."""
+    """Keys → canonical metrics; those names are checked elsewhere."""
     for project, keys in table.items():
         if not isinstance(keys, dict) or not all(isinstance(name, str) for name in keys.values()):
             what = f"{file}: `{METRICS_TABLE}.{project}` must be a table of canonical names"
@@ -344,7 +344,7 @@ def _meanings(table: dict[str, Any], file: Path) -> Mapping[str, Mapping[str, st
 
 
 def _live(table: dict[str, Any], file: Path) -> Mapping[str, Any]:
-    """The sources that are asked where a job is; a file that is another's may not say whom to contact."""
+    """The live sources; a file that belongs to another user may not name hosts to contact."""
     for name, value in table.items():
         if name not in (*LIVE_LISTS, *LIVE_TEXTS):
             raise ConfigError(
@@ -363,7 +363,7 @@ def _live(table: dict[str, Any], file: Path) -> Mapping[str, Any]:
 
 
 def toml_text(value: object) -> str:
-    """`value` as it would stand in the config file."""
+    """`value` as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -1,11 +1,10 @@
 """A SQLite file as of its last commit, read without affecting a writer: pages, tables, rows.
 
-Owns the three files: the database, its write-ahead log and its rollback journal. SQLite itself, asked to read only,
-takes locks that a writer without patience fails at, and leaves a log and an index beside a file in WAL mode, which
-their next writer may not be allowed to touch. Here everything is opened for reading, nothing is locked and nothing
-created; what a lock would promise is found out instead, by looking after a read whether anything that it used has
-changed meanwhile. A row is taken apart when it is met, and of what stands outside its page only what is asked for is
-read. Source: the description of the file format by the SQLite project (fileformat2.html).
+Reads the database, its write-ahead log and its rollback journal. Even when it only reads, SQLite itself takes locks,
+which make a writer without a busy timeout fail; in WAL mode it also leaves a log and an index next to the file that
+the next writer may not have permission to touch. Here every file is opened read-only, with no locks and no new files;
+instead, each read is checked afterwards for pages that changed meanwhile. Rows are decoded lazily, and their overflow
+pages are read only for the columns asked for. Source: the SQLite file format (https://sqlite.org/fileformat2.html).
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ _WAL_HEADER_BYTES, _FRAME_BYTES = 32, 24
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _JOURNAL_HEADER_BYTES = 28
 _MAX_RECORDS = 4_000_000
-"""Pages that a log or a journal is looked through for; 16 GB of them."""
+"""Page limit when scanning a log or journal: 16 GB at 4 KiB pages."""
 _COMMIT_COUNTERS = (slice(24, 32), slice(92, HEADER_BYTES))
-"""What every commit changes on the first page without changing what is in it."""
+"""Bytes of the first page that every commit changes: change counter, database size, and its last eight bytes."""
 
 Result = TypeVar("Result")
 
 
 class _WriteAheadLog:
-    """The log of a database in WAL mode: which of its frames is the newest of a page.
+    """The log of a database in WAL mode: maps each page to its newest committed frame.
 
-    A transaction counts when its last frame is whole; frames are written in order.
+    A transaction counts once its commit frame is complete; frames are written in order.
 
     Attributes:
-        header: its first bytes, which change when it is begun anew; empty without a log.
+        header: the header of the log, which changes when the log is reset; empty without a log.
     """
 
     def __init__(self, path: str) -> None:
@@ -67,7 +66,7 @@ class _WriteAheadLog:
                 self._order = _WAL_MAGICS[magic]
 
     def refresh(self) -> None:
-        """Take in what has been committed since the last look."""
+        """Take in what was committed since the last call."""
         with _opened(self._path) as handle:
             header = b"" if handle is None else os.pread(handle, _WAL_HEADER_BYTES, 0)
             if header != self.header:
@@ -104,10 +103,10 @@ class _WriteAheadLog:
 
 
 class _Journal:
-    """The rollback journal: pages as they were before a transaction that has not ended, or never will.
+    """The rollback journal: pages as they were before a transaction that is unfinished or will never finish.
 
     Attributes:
-        pages: page → where its former content stands; empty where no transaction is under way.
+        pages: page → offset of its former content; empty without a transaction.
     """
 
     def __init__(self, path: str) -> None:
@@ -121,7 +120,7 @@ class _Journal:
         at, first = 0, b""
         while len(self.pages) < _MAX_RECORDS:
             head = os.pread(handle, _JOURNAL_HEADER_BYTES, at)
-            # Written last: without it nothing of the database has been changed yet.
+            # The magic is written last: without it the database file has not been changed yet.
             if len(head) < _JOURNAL_HEADER_BYTES or head[:8] != _JOURNAL_MAGIC:
                 break
             count, nonce, _, sector, page_size = struct.unpack(">IIIII", head[8:])
@@ -149,10 +148,10 @@ def _journal_sum(data: bytes, nonce: int) -> bytes:
 
 
 class Pages:
-    """What one look at a database may read; what every page was is remembered until the look is over.
+    """The pages that one read of a database uses; a hash of each is kept to detect later changes.
 
     Attributes:
-        header: the first bytes of the first page.
+        header: the database header, the first 100 bytes of page 1.
     """
 
     def __init__(self, path: str, log: _WriteAheadLog) -> None:
@@ -170,7 +169,7 @@ class Pages:
         """Read the header.
 
         Raises:
-            DecodeError: it is no database, or its header is damaged.
+            DecodeError: not a database, or its header is damaged.
             OSError: it cannot be read.
         """
         self.size = self._page_size()
@@ -218,9 +217,9 @@ class Pages:
 
     @property
     def is_current(self) -> bool:
-        """Is all that was read what one commit left: has nothing of it changed since it was first read?
+        """Does everything read belong to one commit, that is, has none of it changed since?
 
-        Nothing may be read after this has been asked.
+        Nothing may be read after this check.
         """
         if _Journal(f"{self._path}-journal").mark != self._journal.mark:
             return False
@@ -229,7 +228,7 @@ class Pages:
             for number, (suffix, at, seen) in self._used.items()
         )
         self._log.refresh()
-        # What has come into the log since may have been copied into the database before it was read there.
+        # A page committed to the log since then may have been checkpointed into the database before it was read there.
         return (
             same
             and self._log.header == self._log_header
@@ -243,17 +242,17 @@ class Pages:
 
 
 class DatabaseFile:
-    """A database that somebody else may be writing."""
+    """A database that another process may be writing."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._log = _WriteAheadLog(f"{path}-wal")
 
     def look(self, read: Callable[[Pages], Result]) -> Result:
-        """What `read` makes of the pages, done again while a writer changes them beneath it; it must be short.
+        """The result of `read`, which is repeated if pages change meanwhile; it must be short.
 
         Raises:
-            DecodeError: the database is damaged, or changes without a pause.
+            DecodeError: the database is damaged, or changes too often.
             OSError: it cannot be read.
         """
         for _ in range(_TRIES):
@@ -265,7 +264,7 @@ class DatabaseFile:
                 if pages.is_current:
                     return found
             except (DecodeError, OSError):
-                # Pages of two commits may make no sense together.
+                # An error may come from mixing pages of two commits.
                 if pages.is_current:
                     raise
             finally:
@@ -276,7 +275,7 @@ class DatabaseFile:
 
 @contextmanager
 def _opened(path: str) -> Iterator[int | None]:
-    """A handle to a file beside the database; None where there is none."""
+    """A descriptor of a companion file; None if it does not exist."""
     try:
         file = open_regular(path)
     except FileNotFoundError:
@@ -300,14 +299,14 @@ def _mark(number: int, data: bytes) -> int:
 
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
-"""A longer row is read only as far as its own page holds it."""
+"""A longer row is read only as far as it is stored on its own page."""
 _LEAF, _INTERIOR = 0x0D, 0x05
 _MAX_DEPTH = 24
 _MAX_TABLES = 10_000
 _MAX_HEADER_BYTES = 98_307
-"""Header of a row: what 32,767 columns can take, the most that SQLite can be built for."""
+"""Limit for a row's header: 32,767 columns, the most that SQLite can be built for."""
 _MAX_SCHEMA_CHARS = 4_000_000
-"""All statements that created tables, together."""
+"""Limit for all CREATE TABLE statements together."""
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _ENCODINGS = {2: "utf-16-le", 3: "utf-16-be"}
 _TOKEN = regex(
@@ -327,9 +326,9 @@ class DatabaseTable(NamedTuple):
     """One table.
 
     Attributes:
-        columns: names in lower case, in the order in which a row holds them.
-        alias: the column that stands for the identifier of a row; empty where none does.
-        defaults: values of the last columns in rows that are older than the columns.
+        columns: names in lower case, in storage order.
+        alias: the column that is an alias of the rowid (INTEGER PRIMARY KEY); empty if there is none.
+        defaults: values of columns that older rows, written before ALTER TABLE, lack.
     """
 
     name: str
@@ -340,10 +339,10 @@ class DatabaseTable(NamedTuple):
 
 
 class TableRow:
-    """A row whose cell has been found.
+    """A row, decoded on demand from its cell.
 
     Raises:
-        DecodeError: it is longer than the file, or than a row can be.
+        DecodeError: it is longer than the file, or has too many columns.
     """
 
     def __init__(self, pages: Pages, table: DatabaseTable, page: bytes, at: int) -> None:
@@ -378,7 +377,7 @@ class TableRow:
         return found
 
     def value(self, column: str, most: int = MAX_PAYLOAD_BYTES) -> Value:
-        """The value of a column; None where it is null, the row has none, or it is longer than `most` bytes."""
+        """The value of a column; None if it is null, missing, or longer than `most` bytes."""
         if column == self._table.alias:
             return self.number
         table = self._table
@@ -421,7 +420,7 @@ def _value(kind: int, data: bytes, encoding: int) -> Value:
 
 
 def tables(pages: Pages) -> Iterator[DatabaseTable]:
-    """The tables that a person created, in that order."""
+    """The tables, in order of creation."""
     schema = DatabaseTable("sqlite_schema", 1, ("type", "name", "tbl_name", "rootpage", "sql"))
     met: set[str] = set()
     left = _MAX_SCHEMA_CHARS
@@ -438,7 +437,7 @@ def tables(pages: Pages) -> Iterator[DatabaseTable]:
 
 
 def columns_of(sql: str) -> tuple[tuple[str, ...], str, tuple[Value, ...]]:
-    """From the statement that created a table: the columns that rows hold, the one that is the identifier, defaults."""
+    """From a CREATE TABLE statement: the stored columns, the rowid alias or "", and the defaults."""
     tokens = [token for token in _TOKEN.findall(sql) if not token.startswith(("--", "/*"))]
     if "(" not in tokens:
         return (), "", ()
@@ -468,13 +467,13 @@ def columns_of(sql: str) -> tuple[tuple[str, ...], str, tuple[Value, ...]]:
         defaults.append(_default(piece[words.index("DEFAULT") + 1 :], kind) if "DEFAULT" in words else None)
         if kind.strip("\"'`[]") == "INTEGER":
             whole.add(name)
-            # A column that is declared so, descending, is none: a fault of SQLite's that it has to keep.
+            # INTEGER PRIMARY KEY DESC is no rowid alias: a bug that SQLite keeps for compatibility.
             keys.update({name} if "PRIMARY" in words and words[words.index("PRIMARY") + 2 :][:1] != ["DESC"] else ())
     return tuple(names), next(iter(keys & whole), ""), tuple(defaults)
 
 
 def _default(words: Sequence[str], kind: str) -> Value:
-    """The constant behind DEFAULT, as a column of this type has it; None of what is no constant."""
+    """The constant after DEFAULT, converted as the column type demands; None if it is an expression."""
     first, second, *_ = [*(word for word in words if word not in ("(", ")")), "", ""]
     if first.upper() == "X" and second.startswith("'"):
         return bytes.fromhex(second.strip("'")) if _HEXADECIMAL.fullmatch(second) else None
@@ -501,10 +500,10 @@ def _without_quotes(word: str) -> str:
 
 
 def newest(pages: Pages, table: DatabaseTable) -> int | None:
-    """The highest identifier; None in an empty table.
+    """The highest rowid; None for an empty table.
 
     Raises:
-        DecodeError: the tree of the table is damaged.
+        DecodeError: the table's b-tree is damaged.
     """
     number = table.root
     for _ in range(_MAX_DEPTH):
@@ -517,10 +516,10 @@ def newest(pages: Pages, table: DatabaseTable) -> int | None:
 
 
 def rows(pages: Pages, table: DatabaseTable, after: int | None = None) -> Iterator[TableRow]:
-    """Rows whose identifier is higher than `after`, ascending.
+    """Rows with a rowid above `after`, ascending.
 
     Raises:
-        DecodeError: the tree of the table is damaged.
+        DecodeError: the table's b-tree is damaged.
     """
     left = pages.most_bytes
     for row in _below(pages, table, table.root, after, set()):
@@ -552,7 +551,7 @@ def _below(
 
 
 def _tree_page(pages: Pages, number: int) -> tuple[bytes, int]:
-    """A page of a tree of rows, and where its header stands: on the first page behind that of the file."""
+    """A b-tree page and the offset of its header, which on page 1 follows the database header."""
     page = pages.page(number)
     at = HEADER_BYTES if number == 1 else 0
     if page[at] not in (_LEAF, _INTERIOR):

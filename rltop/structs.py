@@ -1,11 +1,10 @@
-"""Structs and named tuples that are cheap to declare, state with a copy, what was worked out last, and late imports.
+"""Structs and named tuples that are cheap to declare; `Cloned` state, memoised results, late imports.
 
-To whoever writes, reads and type-checks them, they are `dataclasses.dataclass(slots=True, frozen=True)` and
-`typing.NamedTuple`; they differ in when the constructor is generated: at the first instance instead of at the import.
-The first frame imports a hundred classes of each and makes instances of half of them: with `dataclasses`, which pulls
-in `inspect` and the parser of Python, it would come 40 to 50 ms later (a third of its processor time), with
-`typing.NamedTuple` 15 to 20. That a struct is frozen is the type checker's business: a check at run time costs four
-times as much per instance. What is not imported before the first frame is a plain dataclass.
+To readers and type checkers they are `dataclasses.dataclass(slots=True, frozen=True)` and `typing.NamedTuple`, but the
+constructor is generated when the first instance is made, not at import. The first frame imports a hundred classes of
+each kind and instantiates half of them. `dataclasses`, which imports `inspect`, would delay it by 40 to 50 ms (a third
+of its CPU time), `typing.NamedTuple` by 15 to 20 ms. Only the type checker enforces that a struct is frozen: a run-time
+check makes each instance four times as expensive. Classes not needed for the first frame are plain dataclasses.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ R = TypeVar("R", bound="Struct")
 
 
 def late(module: str, name: str) -> Callable[..., Any]:
-    """A function or class of a module that is imported when it is called: most sessions never do."""
+    """A function or class whose module is imported at the first call; most sessions never call it."""
 
     def call(*arguments: Any, **named: Any) -> Any:
         return getattr(import_module(module), name)(*arguments, **named)
@@ -36,7 +35,7 @@ _Namespace = dict[str, Any]
 
 
 class _Field:
-    """What a class says of one of its fields beyond its default."""
+    """The options of a field."""
 
     __slots__ = ("compare", "default", "factory", "repr")
 
@@ -57,7 +56,7 @@ def field(
     """A field of a `Struct` that needs more than a default.
 
     Args:
-        default_factory: makes the value where none is given, one for each instance.
+        default_factory: makes the default, a new one for each instance.
     """
     return _Field(default, default_factory, repr, compare)
 
@@ -75,7 +74,7 @@ def _written(name: str, head: str, body: list[str], known: _Namespace) -> Callab
 
 
 def _parameters(names: tuple[str, ...], defaults: _Namespace, owner: type) -> tuple[str, _Namespace]:
-    """Parameters of a constructor in source form, and the defaults that they name."""
+    """The parameters of a constructor in source form, and the default values they refer to by name."""
     parts: list[str] = []
     known: _Namespace = {}
     for name in names:
@@ -96,7 +95,7 @@ def _first_init(self: Struct, *values: object, **named: object) -> None:
 
 
 class _StructType(type):
-    """Turns the annotations of a class into slots."""
+    """Turns a class's annotations into slots."""
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: _Namespace, *, frozen: bool = True, eq: bool = True
@@ -110,7 +109,7 @@ class _StructType(type):
             fields[each] = default if isinstance(default, _Field) else _Field(default, None, repr=True, compare=True)
         namespace["__slots__"] = own
         namespace["_struct_fields"] = fields
-        # In every class: the constructor that a base class may have by now knows fewer fields.
+        # Set in every class: an inherited constructor may already be generated, and knows fewer fields.
         namespace.setdefault("__init__", _first_init)
         if not eq:
             namespace["__eq__"] = object.__eq__
@@ -180,12 +179,12 @@ else:
 
     @cache
     def _tuple_code(count):
-        """The constructor of a tuple of so many values: to rename its parameters takes a tenth of compiling it."""
+        """The code of a constructor for `count` values; renaming its parameters takes a tenth of compiling it."""
         names = "".join(f"_{place}, " for place in range(count))
         return eval(f"lambda _cls, {names}: _new(_cls, ({names}))").__code__
 
     class _NamedTupleType(type):
-        """Turns the annotations of a class into the places of a tuple."""
+        """Turns a class's annotations into tuple fields."""
 
         def __new__(mcs, name, bases, namespace):
             fields = _annotated(namespace)
@@ -199,15 +198,15 @@ else:
             return super().__new__(mcs, name, bases, namespace)
 
     class NamedTuple(tuple, metaclass=_NamedTupleType):
-        """A tuple whose places have names."""
+        """A tuple with named fields."""
 
         _fields: ClassVar = ()
         _field_defaults: ClassVar = {}
 
         def __new__(cls, *values, **named):
-            """The first instance: has the constructor written that makes this one and all others.
+            """Make the first instance: generates the constructor that makes it and all later ones.
 
-            As `collections.namedtuple` writes it, without a class around it, which takes most of the time.
+            Like `collections.namedtuple`, but without the class, which takes most of the time there.
             """
             code = _tuple_code(len(cls._fields)).replace(co_varnames=("_cls", *cls._fields))
             made = FunctionType(code, {"_new": tuple.__new__}, "__new__", tuple(cls._field_defaults.values()))
@@ -237,13 +236,13 @@ else:
 
 
 class Remembered:
-    """What was worked out, by name, each for as long as what it rests on stays the same."""
+    """Memoised results, each valid as long as its dependency stays equal."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[object, object]] = {}
 
     def of(self, what: Hashable, at: object, work: Callable[[], T]) -> T:
-        """The answer of `work`, which is asked anew where `at` is another than the last time."""
+        """The result of `work`, recomputed if `at` differs from the last call."""
         known = self._known.get(what)
         if known is None or known[0] != at:
             self._known[what] = known = (at, work())
@@ -251,12 +250,12 @@ class Remembered:
 
 
 _SHARED: set[type] = {float, int, bool, str, tuple, type(None)}
-"""Types that are shared, most of what there is; those that have neither contents nor `clone` join them when met."""
+"""Types whose instances are shared, not copied; types without contents or `clone` are added when first seen."""
 _CONTAINERS = (list, deque, dict, set)
 
 
 def copied(value: object) -> object:
-    """A copy of its own of a container, with what it holds where that can change, or of what has `clone`."""
+    """A copy of a container (deep where its items can change) or of an object with `clone`; anything else as it is."""
     if not isinstance(value, _CONTAINERS):
         clone = getattr(value, "clone", None)
         if clone is not None:
@@ -275,7 +274,7 @@ def is_copied(value: object) -> bool:
 
 
 class Cloned:
-    """State of which `clone` makes an independent copy: containers and what has `clone` are copied, all else shared."""
+    """State with a `clone`: an independent copy in which containers and `Cloned` values are copied, the rest shared."""
 
     __slots__ = ()
 
@@ -287,13 +286,13 @@ _CLONERS: dict[type, Callable[[Any], object]] = {}
 
 
 def _cloner(cls: type) -> Callable[[Any], object]:
-    """What copies instances of a class, written out slot by slot: a look at an open row copies hundreds of them."""
+    """Generate the copy function of a class, slot by slot: each look at an open row copies hundreds of instances."""
     lines = ["def clone(self):", "  twin = new(cls)"]
     for name in (name for each in cls.__mro__ for name in each.__dict__.get("__slots__", ())):
         lines += ["  try:", f"    value = self.{name}", "  except AttributeError: pass", "  else:"]
         lines += [f"    twin.{name} = value if type(value) in shared else copied(value)"]
     if cls.__dictoffset__:
-        # Not by its dictionary: Python reads the attributes of what was asked for that by a slow way from then on.
+        # Set attributes one by one: writing to `twin.__dict__` would make all later attribute access slow.
         lines += ["  for name, value in self.__dict__.items():"]
         lines += ["    set(twin, name, value if type(value) in shared else copied(value))"]
     names = {"cls": cls, "new": object.__new__, "set": setattr, "shared": _SHARED, "copied": copied}

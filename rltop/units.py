@@ -1,7 +1,7 @@
-"""Numbers, durations and changes as a person reads them.
+"""Numbers, durations and changes, formatted for people.
 
-Owns how a value is written; knows nothing of metrics, screens or colours. Every function is pure and gives text of at
-most about ten cells, so that columns of numbers can be aligned to the right.
+Every function is pure and knows nothing of metrics, screens or colours. Its text has at most about ten cells, so that
+columns of numbers can be right-aligned.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from rltop.model import NonFinite, Unit
 
 UNKNOWN = "—"
-"""What stands where a value is not known."""
+"""Shown for an unknown value."""
 
 MINUS = "\N{MINUS SIGN}"
 TIMES = "×"
@@ -21,7 +21,7 @@ _HOUR = 3600.0
 _DAY = 86400.0
 _IN_SECONDS = 10 * _MINUTE - 0.5
 _FEW = 10.0
-"""Durations that differ by less are compared more easily in one unit."""
+"""A duration within this factor of another one is shown in the same unit, so that they compare easily."""
 _LARGE = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 _UNIT_SUFFIX = {
     Unit.NONE: "",
@@ -61,8 +61,8 @@ def _positive(value: float) -> str:
 def number(value: float) -> str:
     """A number in about three significant digits: 1,820 · 0.0031 · 1.34M.
 
-    Whole numbers from a thousand to a million keep all their digits, because
-    they are counts as often as measurements. NaN gives a dash.
+    Integers from a thousand to a million keep all their digits,
+    because they are often counts. NaN gives a dash.
     """
     if math.isnan(value):
         return UNKNOWN
@@ -74,24 +74,24 @@ def number(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A number of things: whole where it is whole, short from a million on."""
+    """A count: an integer in full below a million, abbreviated above."""
     if math.isfinite(value) and abs(value) < 1e6 and value == int(value):
         return _signed(f"{abs(int(value)):,}", value)
     return number(value)
 
 
 def counted(value: float, noun: str, plural: str = "") -> str:
-    """A number of things with their name: 1 step · 1,204 steps."""
+    """A count with its noun: 1 step · 1,204 steps."""
     return f"{count(value)} {noun if value == 1 else plural or f'{noun}s'}"
 
 
 def step(value: int) -> str:
-    """A step number with thousands set apart."""
+    """A step number with thousands separators."""
     return _signed(f"{abs(value):,}", value)
 
 
 def percent(fraction: float) -> str:
-    """A fraction as per cent in about three digits, with the sign: 0.7 %."""
+    """A fraction in per cent, about three digits: 0.7 %."""
     if not math.isfinite(fraction):
         return UNKNOWN
     return f"{_percent_digits(fraction)} %"
@@ -118,7 +118,7 @@ def share(fraction: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A stretch of time: 140 ms · 38.2 s · 14 m 20 s · 8 h 26 m · 3 d 4 h."""
+    """A duration: 140 ms · 38.2 s · 14 m 20 s · 8 h 26 m · 3 d 4 h."""
     if not math.isfinite(seconds):
         return UNKNOWN
     value = abs(seconds)
@@ -156,7 +156,7 @@ def _two(total: int, large: str, small: str) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago something was: now · 12 s ago · 14 min ago · 3 h ago."""
+    """The age of something: now · 12 s ago · 14 min ago · 3 h ago."""
     if not math.isfinite(seconds):
         return UNKNOWN
     if seconds < 1:
@@ -171,7 +171,7 @@ def age(seconds: float) -> str:
 
 
 def left(seconds: float) -> str:
-    """How long something will still take, roughly, never less than it may: 1 s left · 40 s left · 3 min left."""
+    """The remaining time, roughly, rounded up: 1 s left · 40 s left · 3 min left."""
     if not math.isfinite(seconds):
         return f"{UNKNOWN} left"
     whole = max(1, math.ceil(seconds))
@@ -185,7 +185,7 @@ def left(seconds: float) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """An amount of data from a tenth of a megabyte on: 1.4 MB · 14 MB · 2.1 GB."""
+    """An amount of data, at least a tenth of a megabyte: 1.4 MB · 14 MB · 2.1 GB."""
     megabytes = size_bytes / 1e6
     if megabytes >= 999.5:
         return f"{megabytes / 1000:,.1f} GB"
@@ -193,10 +193,9 @@ def size(size_bytes: int) -> str:
 
 
 def quantity(value: float, unit: Unit) -> tuple[str, str]:
-    """A value in its unit as (number, unit), so that numbers can be aligned.
+    """A value as (number, unit), so that numbers can be aligned.
 
-    A fraction of 1 is written in per cent. Durations that need two units carry them in the number and leave the unit
-    empty.
+    A fraction is shown in per cent. Durations with two units carry both in the number, and their unit is empty.
     """
     if not math.isfinite(value):
         return number(value), ""
@@ -217,13 +216,13 @@ def quantity(value: float, unit: Unit) -> tuple[str, str]:
 
 
 def measure(value: float, unit: Unit) -> str:
-    """A value with its unit in one text: 1,820 tok · 0.7 % · 38.2 s."""
+    """A value with its unit: 1,820 tok · 0.7 % · 38.2 s."""
     text, suffix = quantity(value, unit)
     return f"{text} {suffix}" if suffix else text
 
 
 def measure_like(value: float, unit: Unit, like: float) -> str:
-    """A value with its unit; a duration in seconds where another one beside it is written in seconds."""
+    """A value with its unit; a duration is in seconds if it is close to `like` and that is shown in seconds."""
     second = {Unit.SECONDS: 1.0, Unit.MILLISECONDS: 1000.0}.get(unit)
     if second is None or not second <= like < _IN_SECONDS * second <= value < _FEW * like:
         return measure(value, unit)
@@ -235,9 +234,9 @@ def unit_suffix(unit: Unit) -> str:
 
 
 def difference(value: float, base: float, unit: Unit = Unit.NONE) -> str:
-    """How far `value` is from `base`, always with a sign: +0.021 · +2.1 pp.
+    """`value` minus `base`, always with a sign: +0.021 · +2.1 pp.
 
-    Fractions differ by percentage points, seconds by a duration, all else by a bare number.
+    Fractions differ by percentage points, seconds by a duration, anything else by a bare number.
     """
     delta = value - base
     if not math.isfinite(delta):
@@ -251,10 +250,10 @@ def difference(value: float, base: float, unit: Unit = Unit.NONE) -> str:
 
 
 def change(value: float, base: float, unit: Unit = Unit.NONE, *, is_difference: bool = False) -> str:
-    """How `value` compares with `base`: ×3.1, −12 %, or +0.021.
+    """`value` compared with `base`: ×3.1, −12 %, or +0.021.
 
-    A factor where they are more than half apart, per cent where they are close; the plain difference where a ratio says
-    nothing (a base of zero or below, another sign) or where the caller asks for it.
+    A factor if they differ by more than half, else per cent; the difference if a ratio is meaningless (base not
+    positive, value negative) or the caller asks for it.
     """
     if not (math.isfinite(value) and math.isfinite(base)):
         return UNKNOWN
@@ -271,12 +270,12 @@ def change(value: float, base: float, unit: Unit = Unit.NONE, *, is_difference: 
 
 
 def nonfinite(kind: NonFinite) -> str:
-    """What stood where a number was expected, as a person writes it."""
+    """The word for a non-finite value, with a typographic minus."""
     return kind.word.replace("-", MINUS)
 
 
 def setting(value: str | float | None) -> str:
-    """A value as a settings file would have it."""
+    """A value as in a settings file."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float) and math.isfinite(value):
