@@ -1,6 +1,6 @@
-"""The words of the house: frozen values that every layer shares.
+"""The shared vocabulary: frozen value types that every layer uses.
 
-Owns the vocabulary; knows nothing of files, trainers or screens.
+Knows nothing of files, trainers or screens.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Completions of a step: what every dump of rollouts comes down to.
+"""Completions of a step: the common form of all rollout dumps.
 
-Owns the words (`Completion`, `TextPlace`, `RolloutSource`), what the length of a
-completion is and how uneven lengths are measured; how a dump is laid out is its reader's business. Texts stay in the
-file: a completion knows its first words and where the rest stands.
+Defines `Completion`, `TextPlace` and `RolloutSource`, the length of a completion, and measures of uneven lengths. The
+reader of each format handles the layout of its dump. Texts stay in the file: a completion holds only its first words
+and the position of the rest.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Hashable, Iterable, Sequence
 from rltop.structs import NamedTuple
 
 MAX_COMPLETIONS = 32_768
-"""Completions of one step that are held; what comes after them is counted, not shown."""
+"""At most this many completions of a step are kept; the rest are only counted."""
 OPENING_CHARS = 160
 _HEAD_CHARS, _TAIL_CHARS = 120, 200
-"""What is kept of a longer prompt: prompts of a run begin alike, with a system prompt, and differ near their end."""
+"""How much of a long prompt is kept: prompts of a run share a system prompt and differ near the end."""
 
 
 class TextPlace(NamedTuple):
-    """Where the row that holds a text stands: byte and length in a file of lines, or row in a table."""
+    """Position of the row that holds a text: byte offset and length in a text file, or row index in a table."""
 
     path: str
     start: int
@@ -28,16 +28,16 @@ class TextPlace(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """One completion of a prompt, without its text.
+    """One completion of a prompt, without its full text.
 
     Attributes:
-        number: which completion of its group it is, as the dump says; empty where it does not.
-        reward: None where there is none, or it is no finite number.
-        tokens: length in tokens, over all turns; None where the dump does not say.
-        characters: length of the text, over all turns; None where the dump holds no text that can be read.
-        is_truncated: it was truncated at the length limit; None where nothing tells.
-        off_policy_steps: how many updates the policy was ahead of the one that wrote it.
-        discarded: why it was not trained on; empty where it was.
+        number: index within its group, as in the dump; empty if the dump has none.
+        reward: None if missing or not finite.
+        tokens: length in tokens, over all turns; None if the dump does not say.
+        characters: length of the text, over all turns; None if the dump has no readable text.
+        is_truncated: it hit the length limit; None if unknown.
+        off_policy_steps: by how many updates the trained policy was ahead of the policy that generated it.
+        discarded: why it was not trained on; empty if it was.
         opening: the first words of its text.
         prompt: the first and the last words of its prompt.
     """
@@ -63,8 +63,9 @@ class StepRollouts(NamedTuple):
     """The completions of one step, in the order of the dump.
 
     Attributes:
-        has_tokens: all that were trained on say how many tokens they have, so lengths are
-            tokens; else they are characters.
+        has_tokens: every completion that was trained on has a token count, so lengths are in tokens; otherwise they are
+            in characters.
+        left_out: number of completions beyond `MAX_COMPLETIONS`.
     """
 
     step: int
@@ -73,23 +74,23 @@ class StepRollouts(NamedTuple):
     left_out: int = 0
 
     def length(self, completion: Completion) -> float | None:
-        """The length of one of the completions in the unit of the step; None where it has none in that unit."""
+        """Length in the unit of the step; None if it is not known in that unit."""
         return completion.tokens if self.has_tokens else completion.characters
 
 
 class Passage(NamedTuple):
-    """A part of what was said: who says it (prompt, completion, a role, a turn), and the words; nothing is escaped."""
+    """One part of a conversation: its speaker (prompt, completion, a role, a turn) and its text, unescaped."""
 
     heading: str
     text: str
 
 
 class RolloutText(NamedTuple):
-    """What a completion says, and whatever else its row holds.
+    """The texts of a completion and the other fields of its row.
 
     Attributes:
-        facts: further fields of the row, by the trainer's key.
-        note: why a text is missing; empty where none is.
+        facts: the other fields, by the trainer's key.
+        note: why a text is missing; empty if none is.
     """
 
     passages: tuple[Passage, ...]
@@ -98,11 +99,11 @@ class RolloutText(NamedTuple):
 
 
 class RolloutSource:
-    """One dump: a file of lines, a table, a folder of archives. Every call may read files.
+    """One dump: a text file, a table, or a folder of archives. Every call may read files.
 
     Attributes:
-        stream: the stream of the run whose steps it counts, where that is known not to be the main one.
-        steps: those that are known to be in it, ascending.
+        stream: the stream of the run that counts these steps; empty for the main one or if unknown.
+        steps: the steps found so far, ascending.
     """
 
     def __init__(self, path: str, stream: str = "") -> None:
@@ -112,46 +113,46 @@ class RolloutSource:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What of it could not be read."""
+        """What could not be read."""
         raise NotImplementedError
 
     @property
     def progress(self) -> float | None:
-        """Which part of it has been looked through; None where all has."""
+        """Fraction of the dump that has been indexed; None when all of it has."""
         return None
 
     def refresh(self) -> bool:
-        """Look at the file again and index a piece of it; True while there is more to index."""
+        """Check the file for changes and index a piece of it; returns True while there is more to index."""
         raise NotImplementedError
 
     def stamp(self, step: int) -> Hashable:
-        """Moves when there is another answer for a step."""
+        """Changes whenever `read` would return something else for the step."""
         raise NotImplementedError
 
     def read(self, step: int) -> list[Completion]:
-        """The rows of a step, without their texts; empty where it has none."""
+        """The completions of a step, without their texts; empty if it has none."""
         raise NotImplementedError
 
     def text(self, completion: Completion) -> RolloutText | None:
-        """The texts of a completion; None where it is of another dump, or they are gone."""
+        """The texts of a completion; None if it belongs to another dump or they are gone."""
         raise NotImplementedError
 
 
 def gist(prompt: str) -> str:
-    """What is kept of a prompt: all of a short one, of a longer one the beginning and the end."""
+    """A short prompt in full; only the beginning and the end of a longer one."""
     if len(prompt) <= _HEAD_CHARS + _TAIL_CHARS:
         return prompt
     return f"{prompt[:_HEAD_CHARS]} … {prompt[-_TAIL_CHARS:]}"
 
 
 def joined(pieces: Iterable[Completion]) -> tuple[list[Completion], int]:
-    """Rows of a step as completions: rows of one group and number are turns of one completion.
+    """Merge the rows of a step into completions: rows with the same group and number are turns of one completion.
 
-    Lengths and tool calls are summed over them, the reward is the last that one of
-    them carries. Rows without a number stand for themselves.
+    Lengths and tool calls are summed over the turns; the reward is the last one logged. A row without a number is a
+    completion of its own.
 
     Returns:
-        At most `MAX_COMPLETIONS`, and how many there are beyond them.
+        At most `MAX_COMPLETIONS` completions, and the number of those beyond.
     """
     found: dict[tuple[str, str], Completion] = {}
     left_out = 0
@@ -168,7 +169,6 @@ def joined(pieces: Iterable[Completion]) -> tuple[list[Completion], int]:
 
 
 def step_of(step: int, completions: Sequence[Completion], left_out: int = 0) -> StepRollouts:
-    """The completions of a step, with the unit that their lengths have in common."""
     trained = [each for each in completions if not each.discarded] or completions
     has_tokens = bool(trained) and all(each.tokens is not None for each in trained)
     return StepRollouts(step, tuple(completions), has_tokens, left_out)
@@ -194,13 +194,13 @@ def _continued(first: Completion, more: Completion) -> Completion:
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:
-    """The mean of those that are known; None where none is."""
+    """Mean of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """Standard deviation of a sample; None for fewer than two values."""
+    """Sample standard deviation (n − 1); None for fewer than two values."""
     if len(values) < 2:
         return None
     mean = math.fsum(values) / len(values)
@@ -208,7 +208,7 @@ def deviation(values: Sequence[float]) -> float | None:
 
 
 def length_ratio(lengths: Sequence[float]) -> float | None:
-    """Max over median of one group; 1 if all are empty, None if only the median is 0.
+    """Longest over median length of a group; 1 if all are 0, None if only the median is.
 
     The median of an even number of completions is the mean of the two in the middle.
     """
@@ -222,7 +222,7 @@ def length_ratio(lengths: Sequence[float]) -> float | None:
 
 
 def gini(values: Sequence[float]) -> float:
-    """Gini coefficient: 0 if all values are equal, or their sum is not positive, towards 1 if one has everything.
+    """Gini coefficient: 0 if all are equal or their sum is not positive; towards 1 if one has everything.
 
     sum_ij |x_i - x_j| / (2 n^2 mean), computed from ranks; no small-sample correction.
     """

@@ -1,6 +1,6 @@
-"""What a key says by its spelling alone, whoever wrote it.
+"""What a metric key means by its spelling alone, whichever trainer wrote it.
 
-Owns the lists of step, time and total keys and the split into section, group and name. Knows nothing of dialects.
+Lists the keys for step, time and total steps, and splits a key into section, group and name. Knows nothing of dialects.
 """
 
 from __future__ import annotations
@@ -40,16 +40,15 @@ STEP_KEYS = (
 )
 """Keys that may hold a row's step, most trusted first.
 
-`training_step` stands before `global_step` because one trainer counts episodes in
-the latter; `global_step/max_steps` and `iteration` may hold text like `5/100`. The last four are those of
-Baselines (DDPG, PPO2, TRPO) and Spinning Up.
+`training_step` precedes `global_step` because one trainer counts episodes in the latter; `global_step/max_steps` and
+`iteration` may hold text like `5/100`. The last four come from Baselines (DDPG, PPO2, TRPO) and Spinning Up.
 """
 
 TRAINER_STEP_KEYS = ("train/global_step", "trainer/global_step", "global_step")
-"""Keys under which a trainer names its step beside a counter of something else: of the tracker, of the epoch."""
+"""Keys for the trainer's own step in a row that also has another counter, such as the tracker's or the epoch's."""
 
 TIMING_PREFIXES = ("profiling/", "timing", "time/", "system/")
-"""How keys begin whose values repeat within a step."""
+"""Prefixes of keys with values that may repeat within a step."""
 
 TIME_KEYS = (
     "time",
@@ -72,14 +71,14 @@ TOTAL_KEYS = (
     "global_step/max_steps",
     "iteration",
 )
-"""Keys that may hold how many steps the run wants to make: a number, or the end of text like `5/100`."""
+"""Keys that may hold the planned number of steps: a number, or the end of a text like `5/100`."""
 
 GENERAL = "General"
 """Section of keys without a slash."""
 
 
 class KeyPath(NamedTuple):
-    """A key, taken apart for the tree of all metrics."""
+    """A key split for the tree of all metrics."""
 
     section: str
     group: str
@@ -87,12 +86,12 @@ class KeyPath(NamedTuple):
 
 
 def split_key(key: str) -> KeyPath:
-    """Take a key apart at its slashes.
+    """Split a key at its slashes.
 
-    Without a slash the section is General; with one it is section/metric; with more it is section/group/metric, where
-    the metric keeps the further slashes. An empty section counts as General, so that no key is ever lost; a key that
-    names nothing there (`""`, `"//"`, `"actor/"`) is named by the whole of it in quotation marks. The path of a disk
-    stands between dots (`system/disk./home.usageGB`): its slashes belong to the metric.
+    Without a slash the section is General. One slash gives section/metric, more give section/group/metric, where
+    further slashes stay in the metric. An empty section counts as General, so that no key is lost. A key with an empty
+    metric name (`""`, `"//"`, `"actor/"`) uses the whole key in quotation marks as the name. Slashes of a disk path,
+    written between dots (`system/disk./home.usageGB`), stay in the metric.
     """
     head, dot, _ = key.partition("./")
     parts = key.split("/", head.count("/")) if dot and 0 < head.count("/") < 2 else key.split("/", 2)
@@ -118,7 +117,7 @@ _EVALUATION = regex(
     re.VERBOSE,
 )
 _EVALUATION_STARTS = ("eval", "test", "val", "bench/", "train/eval", "explorer/eval", "time/testing")
-"""How each of these begins: most keys need no more than this."""
+"""Prefixes of all matches, checked first: this is cheaper and settles most keys."""
 
 _OF_TRAINER = (
     "epoch", "global_step", "num_input_tokens_seen", "total_flos", "train_loss", "train_runtime",
@@ -144,16 +143,16 @@ _COUNTED_STARTS, _COUNTED_ENDS = ("eval", "alerts/"), "_index"
 
 
 def is_evaluation_key(key: str) -> bool:
-    """Whether a key is written by an evaluation run rather than by training.
+    """Whether an evaluation writes the key, rather than training.
 
-    `val/…` is not enough: some trainers keep statistics of the value function or of
-    the policy there, so only the names that mean validation are taken from it.
+    A `val/` prefix is not enough: some trainers log statistics of the value function or the policy there, so only names
+    that clearly mean validation count.
     """
     return key.startswith(_EVALUATION_STARTS) and _EVALUATION.match(key) is not None
 
 
 def is_bookkeeping_key(key: str) -> bool:
-    """Whether a key only counts: copies of the step, epochs, totals of a finished run."""
+    """Whether a key is only a counter: copies of the step, epochs, totals of a finished run."""
     if key in _COUNTS:
         return True
     may_count = key.startswith(_COUNTED_STARTS) or key.endswith(_COUNTED_ENDS)
@@ -161,7 +160,7 @@ def is_bookkeeping_key(key: str) -> bool:
 
 
 _MEAN_OF_RUN = frozenset({"train_loss", "train/train_loss"})
-"""The loss of a run that is over, where its runtime stands beside it; else that of the step, in a loop of one's own."""
+"""The mean loss of a finished run if the row also has its runtime; otherwise the loss of the step, in a custom loop."""
 _RUNTIME = frozenset({"train_runtime", "train/train_runtime"})
 
 
@@ -170,11 +169,11 @@ def is_training_key(key: str) -> bool:
 
 
 def is_gradient_norm(key: str) -> bool:
-    """Whether a null under a key is one that overflowed, also before it has ever been a number."""
+    """Whether a null under this key means overflow, even if it has never held a number."""
     return key.endswith("grad_norm") and "critic" not in key and not is_evaluation_key(key)
 
 
 def is_training_row(keys: Collection[str]) -> bool:
-    """Whether a row is one of training: not of an evaluation alone, and no totals of a run that is over."""
+    """Whether a row comes from training, rather than only from an evaluation or the totals of a finished run."""
     is_over = not _RUNTIME.isdisjoint(keys)
     return any(is_training_key(key) and not (is_over and key in _MEAN_OF_RUN) for key in keys)

@@ -1,4 +1,4 @@
-"""Rows as they are decoded, text from outside, and what could not be read."""
+"""Decoded rows, text from outside, and counts of unreadable data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rltop.regex import regex
 from rltop.structs import NamedTuple, Struct, field
 
 GAP = float("nan")
-"""A cell in which nothing was logged. Whether a value was *not finite* is a `Mark`, never a NaN in a column."""
+"""A cell without a logged value. A value that is *not finite* gets a `CellMark`, never a NaN in its column."""
 
 
 class NonFinite(enum.IntEnum):
-    """What stood where a number was expected."""
+    """What a cell held instead of a finite number."""
 
     NAN = 1
     POS_INF = 2
@@ -33,20 +33,20 @@ _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
 def is_unsafe(character: str) -> bool:
-    """Can a character do more to a terminal or a line than stand there: control, format, bidirectional, line break?"""
+    """Whether a character could affect the terminal or the line: control, format, bidirectional, line break."""
     return unicodedata.category(character) in _UNSAFE_CATEGORIES
 
 
 def spelled(character: str) -> str:
-    r"""A character as `\uXXXX`, beyond U+FFFF as two of them: what JSON reads as the character itself."""
+    r"""A character as the JSON escape `\uXXXX`; beyond U+FFFF as a surrogate pair."""
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
 
 class Label(NamedTuple):
-    """Text from outside, made harmless once.
+    """Text from outside, escaped once.
 
-    `raw` is what the trainer wrote; `display` has every control, format and bidirectional character replaced by its
+    `raw` is the trainer's text. In `display` every control, format and bidirectional character is replaced by its
     escape, so that it cannot move the cursor, change colours or reorder the line.
     """
 
@@ -55,7 +55,6 @@ class Label(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Label:
-        """Escape `text`; printable text is kept as it is."""
         if text.isascii() and text.isprintable():
             return cls(text, text)
         shown = "".join(
@@ -70,8 +69,8 @@ class Label(NamedTuple):
 class Schema:
     """The keys of a row, in the order written; one object per distinct order.
 
-    Compared by identity: a decoder hands out the same object for the same keys,
-    so that whoever maps keys to columns does it once per schema, not per row.
+    Compared by identity: a decoder returns the same object for the same keys, so keys are mapped to columns once per
+    schema, not once per row.
     """
 
     __slots__ = ("index", "keys")
@@ -88,15 +87,13 @@ class Schema:
 
 
 class FilePosition(NamedTuple):
-    """Where a row stands: which life of the file, and at which byte."""
+    """Position of a row: the generation of the file (a new one after truncation or replacement) and a byte offset."""
 
     generation: int
     offset: int
 
 
 class CellMark(NamedTuple):
-    """Cell `cell` of a record held `kind` instead of a finite number."""
-
     cell: int
     kind: NonFinite
 
@@ -105,14 +102,14 @@ class Record(NamedTuple):
     """One decoded row.
 
     Attributes:
-        schema: the keys; step and time keys are not among them.
-        values: one float per key of `schema`; `GAP` where there was no number.
+        schema: the keys, without those for step and time.
+        values: one float per key of `schema`; `GAP` if it was not a number.
         marks: cells that held NaN, ±Inf or null.
-        total_steps: how many steps the run wants to make, where the row says so.
-        other_run: key and text by which a row that goes back names another run than those before; else empty.
-        said: alerts that the training script raised through its tracker, one line each, as `Label.raw` is: unescaped.
-        is_part: another row of the step before it, from a tracker that logs a step in parts.
-        is_new_end: what stood behind it in the file is gone: the training goes on from here, or has come so far again.
+        total_steps: the planned number of steps, if the row has it.
+        other_run: key and text that identify another run, on a row that goes back in steps; otherwise empty.
+        said: alerts that the training script sent to its tracker, one line each, unescaped like `Label.raw`.
+        is_part: continues the previous row's step, for trackers that log a step in parts.
+        is_new_end: what followed it in the file is gone: training resumes from here, or has caught up to here again.
     """
 
     step: int
@@ -129,7 +126,7 @@ class Record(NamedTuple):
 
 
 RECENT_LINES = 100
-"""So many of the newest lines are looked at for those that cannot be read."""
+"""Unreadable lines are tracked among this many of the newest lines."""
 
 
 _NAMES_KEPT, _CHOICE_KEPT, _NAME_CHARS, _LINE_CHARS = 4, 12, 40, 60
@@ -147,18 +144,18 @@ def _told(key: str, value: object) -> str:
 
 
 class Counts(Struct, frozen=False):
-    """Everything that was read, and everything that was not understood.
+    """Counters of everything that was read and everything that was not understood; nothing is dropped uncounted.
 
-    Nothing is dropped without a count here. `numbered_rows` have no step that could be used and were given their number
-    in the file; `counted_on_rows` name a step that begins anew in each epoch; `unusable_steps` are numbers too large
-    for a step; `crossed_rows` are another writer's in the same file, `interleaved_rows` go back to a run id that the
-    file had left; `cut_evaluations` stood, in part or whole, where a line was cut off; `partial_lines` are those of
-    `bad_lines` that could be read in part; `broken_texts` are keys and texts with bytes that are no UTF-8; `recent_bad`
-    are the numbers of the newest bad lines of which nothing could be used; `unread_lines` have a step and a number in
-    no form that is read, `first_unread` is one; `cut_streams` are compressed and end before their end, and while
-    `is_cut_off` what stands at the end of one is no bad line; `first_stepless` is what stands in the first row without
-    a step, and `missed_key` the key that a person has named for the step and that it lacks; `bar` says how far a bar of
-    training steps is; `unreadable_files` belong to the stream and could not be read, `first_unreadable` is one and why.
+    `numbered_rows` have no usable step and got their row number instead; `counted_on_rows` have a step that restarts
+    each epoch; `unusable_steps` are too large for a step; `crossed_rows` belong to another writer in the same file;
+    `interleaved_rows` return to an earlier run id of the file; `cut_evaluations` were lost, at least in part, where a
+    line was cut off; `partial_lines` are the `bad_lines` that could be read in part; `broken_texts` are keys and texts
+    that are not valid UTF-8; `recent_bad` has the numbers of the newest bad lines without anything usable;
+    `unread_lines` have a step and a number in an unknown format (`first_unread` is one); `cut_streams` are compressed
+    streams that end early (while `is_cut_off`, the partial line at such an end is not counted as bad); `first_stepless`
+    describes the first row without a step, and `missed_key` is the user's step key that it lacks; `bar` is the state of
+    a progress bar of training steps; `unreadable_files` belong to the stream (`first_unreadable` is one, with the
+    reason).
     """
 
     lines: int = 0
@@ -196,7 +193,7 @@ class Counts(Struct, frozen=False):
     recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
 
     def refuse(self, line: int, reason: str, *, is_lost: bool = True) -> None:
-        """Count a line that cannot be read, or not to its end."""
+        """Count a bad line; `is_lost` is False if part of it could be read."""
         if self.is_cut_off:
             return
         self.bad_lines += 1
@@ -204,12 +201,12 @@ class Counts(Struct, frozen=False):
             self.recent_bad.append(line)
         else:
             self.partial_lines += 1
-        # What finds lines may run ahead of what reads them: the first that is counted need not come first.
+        # The scan for lines may run ahead of the reader, so bad lines need not be counted in order.
         if self.first_bad_line is None or line < self.first_bad_line:
             self.first_bad_line, self.first_bad_reason = line, reason
 
     def miss_step(self, row: Mapping[str, object], line: int = 0, step_key: str = "") -> None:
-        """Count a row that names no step, and keep what the first has, whole numbers first where a key was named."""
+        """Count a row without a step and describe the first one; with a `step_key`, whole numbers are listed first."""
         self.no_step_lines += 1
         if not self.first_stepless:
             kept, cells, self.missed_key = _NAMES_KEPT, list(row.items()), step_key
@@ -221,7 +218,7 @@ class Counts(Struct, frozen=False):
             self.first_stepless = f"{where}{', '.join(told)}{', …' if len(row) > kept else ''}"
 
     def miss_form(self, text: str, line: int) -> None:
-        """Count a line that has a step and a number in a form that is not read, and keep the first one."""
+        """Count a line with a step and a number in an unknown format, and keep the first one."""
         self.unread_lines += 1
         self.first_unread = self.first_unread or f"line {line:,}: {text[:_LINE_CHARS]}"
 

@@ -1,7 +1,7 @@
-"""Rows of a tracker's tables as lines of text, and what a run in a database is called.
+"""Rows of tracker databases as lines of bytes, and paths of single runs within a file.
 
-A source that reads tables gives each row out as one line: the name of the table, then
-`column=value`, between unit separators (US). So a decoder gets bytes as from any file, cut anywhere.
+A source that reads tables emits each row as one line: the table name, then `column=value` fields, separated by the unit
+separator (US). Decoders thus get bytes as from any file, split anywhere.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 ROWS_MAGIC = b"rows of tables 1\n"
-"""With which such bytes begin."""
+"""Header of such a stream of bytes."""
 MEMBER = "::"
-"""Stands between a database and one of its runs: `trackio/project.db::run-id`."""
+"""Separates a database from one of its runs in a path: `trackio/project.db::run-id`."""
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 LOG_NAME = regex(
     r"(?i:\.(?:log|out|err|txt)|\A(?:std(?:out|err)|output|console|nohup|log)(?:[-_]\w{1,64}|\.\d{1,12})?)\Z"
 )
-"""What console logs are called, which hold several runs where a launcher followed a sweep."""
+"""Names of console logs; one log may hold several runs, if a launcher ran a sweep."""
 _LOG_WORDS = "slurm|sbatch|job|train|run|main|out|output|console|nohup|log|std(?:out|err)"
 _JOB_LOG = regex(rf"(?:{_LOG_WORDS})(?:[-_.\d].*|ing.*)?|.*\.(?:out|err)", re.IGNORECASE)
 _LOG_TEXT = regex(rf"(?:.*[-_.])?(?:{_LOG_WORDS})(?:[-_.]?\d[\d_.-]*)?\.txt", re.IGNORECASE)
 FOLLOWED = ("configs", "params", "system_metrics", "metrics", "alerts", "runs")
-"""Tables of Trackio and MLflow that tell something of a run; at one time they are given out in this order."""
+"""Tables of Trackio and MLflow that describe a run; rows with the same time are emitted in this order."""
 RUN_COLUMNS = ("run_id", "run_uuid", "run_name")
-"""Columns that say which run a row is of."""
+"""Columns that identify the run of a row."""
 SQLITE_MAGIC = b"SQLite format 3\0"
 METRICS_FOLDER, SETTINGS_FOLDER, DESCRIPTION = "metrics", "params", "meta.yaml"
-"""What a run in MLflow's file store has: a folder with a file for each metric, one for each setting, a description."""
+"""Parts of a run in MLflow's file store: a folder with one file per metric, one with one file per setting, a
+description.
+"""
 STATE_COLUMN = "status"
-"""A table that has it is changed in place: it says how a run stands."""
+"""Marks a table that is updated in place: its rows hold the status of a run."""
 
 _SEPARATOR = b"\x1f"
 _ESCAPED = regex(rb"[\\\n\x1f]")
@@ -43,10 +45,10 @@ _MEANT = {b"\\": b"\\", b"n": b"\n", b"u": b"\x1f"}
 
 
 class TableLine(NamedTuple):
-    """One row, as it was in its table.
+    """One row of a table.
 
     Attributes:
-        values: column → value; a column that was null is not among them.
+        values: column → value; null columns are absent.
     """
 
     table: str
@@ -54,7 +56,7 @@ class TableLine(NamedTuple):
 
 
 def line_of(table: str, values: Iterable[tuple[str, object]]) -> bytes:
-    """A row as a line, its end included."""
+    """Encode a row as a line, including the newline."""
     parts = [table.encode("utf-8", "surrogateescape")]
     for column, value in values:
         if value is None:
@@ -65,10 +67,10 @@ def line_of(table: str, values: Iterable[tuple[str, object]]) -> bytes:
 
 
 def row_of(line: bytes) -> TableLine:
-    """The row that a line stands for.
+    """Decode a line into a row.
 
     Raises:
-        ValueError: it stands for none.
+        ValueError: a field has no `=`.
     """
     table, *parts = line.split(_SEPARATOR)
     values = {}
@@ -97,18 +99,18 @@ def may_be_database(path: str) -> bool:
 
 
 def is_log(path: str) -> bool:
-    """Is a file called as console logs are, rather than as any text?"""
+    """Whether the file name looks like that of a console log, rather than of just any text file."""
     name = PurePath(path).name
     return LOG_NAME.search(name) is not None and (not name.lower().endswith(".txt") or bool(_LOG_TEXT.fullmatch(name)))
 
 
 def is_job_log(path: str) -> bool:
-    """Is a file that holds what a program printed called as that of a training job, not of a server or a tool?"""
+    """Whether the file name looks like the log of a training job, rather than of a server or a tool."""
     return _JOB_LOG.fullmatch(PurePath(path).name) is not None
 
 
 def split_member(path: str) -> tuple[str, str] | None:
-    """Database or console log, and run, of such a path; None where it is no such path."""
+    """Split `file::run` into a database or console log and a run; None for any other path."""
     database, found, member = path.partition(MEMBER)
     if not found or not (may_be_database(database) or LOG_NAME.search(PurePath(database).name)):
         return None
@@ -116,6 +118,6 @@ def split_member(path: str) -> tuple[str, str] | None:
 
 
 def log_of(path: str) -> tuple[str, str]:
-    """The console log and the run in it that a path names; a path that names no such run as it is, and nothing."""
+    """The console log and the run in it; for a path without a run in a log: the path itself and ""."""
     found = split_member(path)
     return found if found is not None and not may_be_database(found[0]) else (path, "")

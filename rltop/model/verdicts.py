@@ -1,4 +1,4 @@
-"""What the cells of a row mean; what is wrong, since when, and what state a run is in."""
+"""Value types for metrics, timings, alerts and the states of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rltop.structs import NamedTuple
 
 
 class Direction(enum.StrEnum):
-    """Which way of a metric is good."""
+    """Which direction of a metric is better."""
 
     UP = "up"
     DOWN = "down"
@@ -34,7 +34,7 @@ class Unit(enum.StrEnum):
 
 
 class Algorithm(enum.StrEnum):
-    """What kind of training the keys speak of."""
+    """Type of training, as inferred from the keys."""
 
     PPO = "ppo"
     GRPO = "grpo"
@@ -50,7 +50,7 @@ class Algorithm(enum.StrEnum):
     DQN = "dqn"
     UNKNOWN = "unknown"
 
-    __hash__ = str.__hash__  # rules look algorithms up for every record, and that of an enum is Python's
+    __hash__ = str.__hash__  # rules look algorithms up for every record, and the hash of an enum runs in Python
 
     @property
     def display_name(self) -> str:
@@ -63,7 +63,7 @@ class Algorithm(enum.StrEnum):
 
 
 class Metric(NamedTuple):
-    """What a quantity is, whoever logs it and under whatever key.
+    """A quantity, independent of trainer and key.
 
     Attributes:
         low, high: bounds that hold by definition, or None.
@@ -81,8 +81,8 @@ class Metric(NamedTuple):
 class Signal(NamedTuple):
     """A metric found in a stream: `value = scale * raw + shift`.
 
-    `instance` tells apart several keys of one metric: the reward function, the
-    validation set, the stage. The first signal of a metric is its primary one.
+    `instance` distinguishes several keys of one metric: the reward function, the validation set, the stage. The first
+    signal of a metric is its primary one.
     """
 
     metric: Metric
@@ -92,19 +92,19 @@ class Signal(NamedTuple):
     instance: str = ""
 
     def read(self, raw: float) -> float:
-        """The value in the metric's own unit and sign."""
+        """Convert a raw value to the metric's own unit and sign."""
         return self.scale * raw + self.shift
 
 
 class Traits(NamedTuple):
-    """What kind of run this is, as far as the keys tell (None: not known yet).
+    """Properties of a run inferred from its keys (None: not known yet).
 
     Attributes:
-        is_group_relative: advantages come from the other completions of the prompt.
+        is_group_relative: advantages are relative to the other completions of the prompt.
         has_reference: KL to a reference policy is part of the objective.
         is_single_update: one optimiser update per rollout: ratio is 1, clip is 0.
         kl_is_signed: the step KL is the k1 estimator, which may be negative.
-        is_generic: read by names that many loops use; what a KL is summed over is not known.
+        is_generic: recognised by names that many training loops use; whether a KL is per token or summed is unknown.
     """
 
     has_critic: bool = False
@@ -119,21 +119,21 @@ class Traits(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """One closed step, in canonical terms: what a rule sees.
+    """One closed step in canonical metrics: the input of rules.
 
     Attributes:
         record: number of this row in the run, from 1.
         segment: number of the segment, from 0; a new one means a restart.
-        values: canonical name → value; a metric that was not logged on this step is absent.
+        values: canonical name → value; absent if not logged on this step.
         instances: canonical name → instance → value, for metrics with several keys.
-        nonfinite: canonical name or raw key → kind, for cells that held no finite number.
+        nonfinite: canonical name or raw key → kind, for cells without a finite number.
         stages: stage name → seconds, top-level stages of the step.
-        is_late: the row belongs to an earlier step (an evaluation that took its time).
-        ranks: group of ranks and stage → rank → seconds, where each rank says what it did.
-        loss_like: key → value, for losses, gradients and KLs that no metric of the catalogue stands for.
-        other_run: what names the run of this segment, where a column says that it is another one than before.
-        guessed: canonical name → value, for keys that may be that metric by their names.
-        said: alerts that the training script raised through its tracker, one line each.
+        is_late: the row belongs to an earlier step (a slow evaluation).
+        ranks: (group of ranks, stage) → rank → seconds, if each rank logs its own.
+        loss_like: key → value, for losses, gradients and KLs that are not in the catalogue.
+        other_run: identifies the run of this segment, if a column shows that it is a different run than before.
+        guessed: canonical name → value, for keys that may be that metric judging by their names.
+        said: alerts that the training script sent to its tracker, one line each.
     """
 
     record: int
@@ -153,23 +153,21 @@ class Observation(NamedTuple):
 
 
 class SpanKind(enum.StrEnum):
-    """How a span relates to its siblings."""
-
     SEQUENTIAL = "sequential"
     OVERLAPPING = "overlapping"
     OTHER = "other"
 
 
 class Span(NamedTuple):
-    """A stretch of a step's time.
+    """An interval of a step's time.
 
     Attributes:
         key: the trainer's key; empty for "other".
         lane: 0 for the sequential lane; overlapping spans have their own.
-        is_start_logged: False where the position is assumed from the order.
-        children: spans inside this one; their time is part of its time.
-        parts: where the start is logged and the span was interrupted: each stretch
-            as (start, end) in seconds from the start of the step, in order.
+        is_start_logged: False if the position is assumed from the order.
+        children: nested spans; their time is part of this span's time.
+        parts: for a span with a logged start that was interrupted: its intervals as (start, end) in seconds from the
+            start of the step, in order.
     """
 
     name: str
@@ -185,14 +183,12 @@ class Span(NamedTuple):
 
 
 class TimedSpan(NamedTuple):
-    """A stretch of time of one worker, as a trainer measured it.
-
-    A named tuple, because there is one for every microbatch of every rank.
+    """A timed interval of one worker, as a trainer measured it.
 
     Attributes:
-        role: what kind of worker it is: trainer, inference, rollout, …
-        name: the stage; what is inside another one is written `outer/inner`.
-        key: under which the seconds of the stage are found among the metrics; empty if they are not.
+        role: type of worker: trainer, inference, rollout, …
+        name: the stage; nested stages are written `outer/inner`.
+        key: metric key with the seconds of the stage; empty if there is none.
     """
 
     step: int
@@ -207,8 +203,8 @@ class TimedSpan(NamedTuple):
 class StepTiming(NamedTuple):
     """The timing tree of one step.
 
-    `total_s` is what the step took; top-level sequential spans and the span of
-    kind OTHER add up to it. `outside` holds what the trainer does between steps.
+    `total_s` is the duration of the step: the sum of the top-level sequential spans and the span of kind OTHER.
+    `outside` holds the trainer's work between steps.
     """
 
     step: int
@@ -219,7 +215,7 @@ class StepTiming(NamedTuple):
 
 
 class Level(enum.IntEnum):
-    """How much attention something needs."""
+    """Severity of a finding."""
 
     NO_DATA = 0
     OK = 1
@@ -233,7 +229,7 @@ class Level(enum.IntEnum):
 
 
 class VerdictState(enum.StrEnum):
-    """Where a rule stands; a settled one has stayed at another level: nothing came back, and nothing moves."""
+    """State of an alert; `settled` means that the metric has stabilised at another level instead of recovering."""
 
     FIRING = "firing"
     SETTLED = "settled"
@@ -241,7 +237,7 @@ class VerdictState(enum.StrEnum):
 
 
 class Evidence(NamedTuple):
-    """One number that a verdict rests on; `steps`: the first and the last that a baseline is of, where known."""
+    """One number behind a verdict; for a baseline, `steps` are the first and last step it covers, if known."""
 
     name: str
     value: float
@@ -250,7 +246,7 @@ class Evidence(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """Another part of the same rule that stands as well; `id` is its own, `metric` what it is about."""
+    """Another part of the same rule that is active too; `id` is its own id, `metric` the metric it judges."""
 
     id: str
     title: str
@@ -264,7 +260,7 @@ class Beside(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The level at which a metric stays, and the one that it left.
+    """The new level of a metric that has stabilised, and the level before.
 
     Attributes:
         value: median of the newest records.
@@ -280,7 +276,7 @@ class Incident(NamedTuple):
     """Alarms that began within a few records of one another.
 
     Attributes:
-        number: counted in the stream, from 1.
+        number: per stream, from 1.
     """
 
     number: int
@@ -309,23 +305,23 @@ class Advice(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What to do, without the reason: `go back to checkpoint 120`, `stop the run`, `keep watching`."""
+        """The action without the reason: `go back to checkpoint 120`, `stop the run`, `keep watching`."""
         if self.action is Action.GO_BACK and self.checkpoint is not None:
             return f"{self.action.value} to checkpoint {self.checkpoint:,}"
         return {Action.STOP: "stop the run", Action.WATCH: "keep watching"}.get(self.action, self.action.value)
 
     @property
     def text(self) -> str:
-        """What to do, and why: `keep watching; stop if the reward falls too`."""
+        """The action with its reason: `keep watching; stop if the reward falls too`."""
         if self.action is Action.WATCH:
             return f"{self.words}; {self.reason}" if self.reason.startswith("stop") else self.reason
         return f"{self.words}: {self.reason}"
 
 
 POISON_FAMILY = "nonfinite"
-"""The family of what is not a number."""
+"""Family of rules about NaN and Inf."""
 RESTART_RULE = "L6"
-"""The rule that logs a restart."""
+"""The rule that reports a restart."""
 
 
 _CRIT_ORDER = {POISON_FAMILY: 0, "collapse": 1}
@@ -336,18 +332,18 @@ def _is_among(rule: str, part: str, rules: Collection[str]) -> bool:
 
 
 class Verdict(NamedTuple):
-    """What a rule has to say about a run now.
+    """The current result of a rule for a run.
 
     Attributes:
-        threshold: the line that was crossed, in the metric's unit, if there is one.
-        baseline: what it is compared with, in the metric's unit, if anything.
+        threshold: the threshold crossed, in the metric's unit, if there is one.
+        baseline: the value compared against, in the metric's unit, if there is one.
         recovered_step: where it ended, or None.
-        stream: the stream of the run whose steps it counts in; "" for the main one.
-        worst: the worst level that it had; NO_DATA where it never had another.
-        incident: what it belongs to, for an alarm of the rules on records.
-        part: id of the part of the rule that says so; "" where it is the rule itself.
-        lately: median of the newest values of what is compared with the baseline, where it is logged.
-        also: the other parts of the rule that stand as well.
+        stream: the stream that counts its steps; "" for the main one.
+        worst: the worst level so far; NO_DATA if the level never changed.
+        incident: the incident it belongs to, for alarms of rules on records.
+        part: id of the part of the rule that raised it; "" for the rule itself.
+        lately: median of the newest values of the metric compared with the baseline, if it is logged.
+        also: other active parts of the rule.
     """
 
     rule: str
@@ -377,12 +373,12 @@ class Verdict(NamedTuple):
 
     @property
     def said_by(self) -> str:
-        """Id of the part that says so, else of the rule: whose words and thresholds these are."""
+        """Id of the part that raised it, else of the rule; texts and thresholds are looked up by it."""
         return self.part or self.rule
 
     @property
     def rule_words(self) -> str:
-        """The rule, and which part of it: `M1, part M3`."""
+        """The rule and, if any, its part: `M1, part M3`."""
         return f"{self.rule}, part {self.part}" if self.part else self.rule
 
     def is_of(self, rules: Collection[str]) -> bool:
@@ -390,7 +386,7 @@ class Verdict(NamedTuple):
 
     @property
     def quoted_baseline(self) -> Evidence | None:
-        """What it calls the baseline of its metric, or the level before; None where it compares with something else."""
+        """The evidence for its baseline or for the level before; None if it compares with something else."""
         same = (one for one in self.evidence if one.value == self.baseline and not one.name.startswith("best"))
         return next((one for one in same if one.steps or one.name == "baseline"), None)
 
@@ -404,22 +400,20 @@ class Verdict(NamedTuple):
 
     @property
     def urgency(self) -> tuple[bool, int, int, bool]:
-        """Sorts verdicts: what stands, then what is over; each worst first, and of equals first what still moves.
+        """Sort key: active verdicts first, then the worst level; among equals, settled ones last.
 
-        Of CRIT comes first what poisons the weights, then a collapse.
-
-        After an update that is not a number every other reading of the run is a consequence of it; a collapse
-        says in one what others say each for itself.
+        Among CRIT verdicts, NaN and Inf come first and a collapse second: after a non-finite update everything else is
+        a consequence, and a collapse sums up what other rules report one by one.
         """
         rank = _CRIT_ORDER.get(self.family, len(_CRIT_ORDER)) if self.level is Level.CRIT else 0
         return not self.is_active, -self.level, rank, self.state is VerdictState.SETTLED
 
 
 class EventState(enum.StrEnum):
-    """A transition of a rule, or a fact about the run; only the first two are alarms.
+    """A transition of an alert, or a fact about the run; only `firing` and `escalated` are alarms.
 
-    `eased`: the level has fallen. `resumed`: back at a level that this verdict had
-    before. `settled`: the metric stays at another level. `recovered`: it came back.
+    `eased`: the level has dropped. `resumed`: back at a level that this verdict had before. `settled`: the metric has
+    stabilised at another level. `recovered`: it is back to normal.
     """
 
     FIRING = "firing"
@@ -437,12 +431,11 @@ _ALARMS = frozenset({EventState.FIRING, EventState.ESCALATED})
 class Event(NamedTuple):
     """One transition of one rule, in the order of the file.
 
-    `stream` names the stream of the run whose records and steps it counts in; "" is the main one. `since_step` is where
-    what the rule speaks of began, which is before the record that established it; None for a fact. `metric` and `key`
-    are what the message speaks of, by its canonical name and by the trainer's key, where it is one. `is_provisional`:
-    of the newest row, which may still change. `incident` is the number of the incident that an alarm belongs to; 0 for
-    everything else. `part` is the id of the part of the rule that says so; "" where it is the rule itself. `baseline`
-    is what the alert then quoted as that of its metric, if anything.
+    `stream` is the stream that counts its records and steps; "" is the main one. `since_step` is the onset, which
+    precedes the record that confirmed it; None for a fact. `metric` and `key` are the canonical name and the trainer's
+    key of the metric in the message, if any. `is_provisional`: it comes from the newest row, which may still change.
+    `incident` is the number of the alarm's incident; 0 for everything else. `part` is the id of the part of the rule
+    that raised it; "" for the rule itself. `baseline` is the baseline that the alert quoted then, if any.
     """
 
     record: int
@@ -470,7 +463,7 @@ class Event(NamedTuple):
 
     @property
     def is_alarm(self) -> bool:
-        """A WARN or CRIT is raised, or got worse than it ever was."""
+        """A WARN or CRIT that was raised, or is worse than ever before."""
         return self.state in _ALARMS and self.level >= Level.WARN
 
 
