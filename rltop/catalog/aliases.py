@@ -1,7 +1,7 @@
-"""A dialect's aliases, compiled: which signals a key gives.
+"""A dialect's aliases in compiled form: maps a key to its signals.
 
-Owns the order of preference between several keys of one metric. Every key is looked
-up once per dialect and process; after that it costs a dictionary access.
+Also ranks several keys of one metric. Each key is resolved once per dialect and process; later lookups are dictionary
+accesses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rltop.structs import NamedTuple
 
 _REMEMBERED = 50_000
 _AVERAGED = regex(r"^(?:avg|average)_|_(?:avg|average)$")
-"""What people write around the name of a metric that they have averaged over a batch."""
+"""Affixes of metric names that were averaged over a batch."""
 
 
 def _singular(name: str) -> str:
@@ -28,14 +28,14 @@ def _singular(name: str) -> str:
 
 
 class AliasMatch(NamedTuple):
-    """An alias that fits a key: its rank (lower is preferred) and what its wildcards cover."""
+    """An alias that matches a key: its rank (lower is preferred) and the text that its wildcards match."""
 
     rank: tuple[int, int]
     instance: str
 
 
 class Spelling:
-    """One dialect's aliases, ready to be asked."""
+    """The compiled aliases of one dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -53,13 +53,13 @@ class Spelling:
                 self._wild.setdefault(pattern.start, []).append((index, pattern))
 
     def plain(self, key: str) -> str:
-        """The key as the dialect's own file spells it: without the prefix of another sink."""
+        """The key as the dialect's own file spells it, without the prefix of another sink."""
         if not key.startswith(self._written):
             return key
         return next(plain + key[len(written) :] for written, plain in self._dialect.prefixes if key.startswith(written))
 
     def find(self, key: str) -> tuple[AliasMatch, ...]:
-        """Every alias that fits, preferred first; a key without prefix beats one with."""
+        """All aliases that match, preferred first; an exact spelling ranks above one with a prefix removed."""
         known = self._found.get(key)
         if known is None:
             if len(self._found) >= _REMEMBERED:
@@ -89,7 +89,7 @@ class Spelling:
         return found
 
     def caution(self, key: str) -> str:
-        """What a key is that is not what its name says; empty for all others."""
+        """What the key really is if its name is misleading; empty for all others."""
         spellings = (key, self.plain(key))
         found = (what for text, what in self._dialect.misleading if any(map(compiled(text).matches, spellings)))
         return next(found, "")
@@ -97,8 +97,8 @@ class Spelling:
     def signals(self, keys: Iterable[str], algorithm: Algorithm) -> dict[str, list[tuple[tuple[int, int], Signal]]]:
         """Signals by metric, each with its rank, in the order of the keys.
 
-        A key gives at most one signal per metric, by its first fitting alias, but it may stand for several metrics. A
-        pattern takes only keys of which nothing has been said before it.
+        A key gives at most one signal per metric, by its first matching alias, but it may serve several metrics. A
+        pattern applies only if no other alias has matched the key before.
         """
         result: dict[str, list[tuple[tuple[int, int], Signal]]] = {}
         aliases = self._dialect.aliases
@@ -127,9 +127,9 @@ def spelling_of(dialect: Dialect) -> Spelling:
 def in_order(
     ranked: Mapping[str, list[tuple[tuple[int, int], Signal]]],
 ) -> dict[str, tuple[Signal, ...]]:
-    """Sort each metric's signals by rank and give every one its own instance.
+    """Sort each metric's signals by rank and give each a distinct instance.
 
-    Where two signals of a metric would have the same instance, the later one takes its key for it.
+    If two signals of a metric would have the same instance, the later one uses its key instead.
     """
     result: dict[str, tuple[Signal, ...]] = {}
     for name, found in ranked.items():
@@ -150,11 +150,11 @@ def _may_hold(alias: Alias, algorithm: Algorithm) -> bool:
 
 
 class SharedSpelling:
-    """The keys of all dialects together: what a key means in a file that is of none of them.
+    """The aliases of all dialects combined, for files that match no dialect.
 
-    Only what all trainers that use a key mean alike is said: a key with two meanings, or one that
-    misleads in one of them, needs its trainer. Words without a slash or an underscore, and patterns
-    that take in a whole section that several trainers share, say nothing outside their own files.
+    A key resolves only if all trainers that use it agree on its meaning: an ambiguous key, or one that is misleading in
+    any dialect, needs its trainer. Keys without a slash or an underscore, and patterns for a whole section that several
+    trainers share, mean nothing outside their own files.
     """
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
@@ -164,7 +164,7 @@ class SharedSpelling:
         prefixes = (written for one in self._dialects for written, plain in one.prefixes if not plain)
         self._prefixes = tuple(dict.fromkeys(prefixes))
         self._misleading = PatternSet([text for one in self._dialects for text, _ in one.misleading])
-        # Thousands of aliases, before the first frame: they are sorted for the first key that one may stand for.
+        # There are thousands of aliases, and the first frame waits: sort them only when a key may match one.
         every = chain.from_iterable([one.aliases for one in self._dialects])
         self._patterns = frozenset(map(attrgetter("pattern"), every))
         self._sections = frozenset([one.partition("/")[0] for one in self._patterns if "*" in one or "%" in one])
@@ -195,7 +195,8 @@ class SharedSpelling:
             is_whole = rest in ("*", "%") and owners[section] > 1
             if slash and not is_whole and is_exact(section):
                 by_section.setdefault(section, []).append(alias)
-        # Whole, and what is asked for first at last: another thread may look up keys meanwhile.
+        # Assign complete dictionaries, and `_exact`, which callers test, last: another thread may look up keys
+        # meanwhile.
         self._wild, self._exact = by_section, exact
 
     def signals(self, keys: Iterable[str], algorithm: Algorithm) -> dict[str, list[tuple[tuple[int, int], Signal]]]:
@@ -225,16 +226,16 @@ class SharedSpelling:
 
     @cached_property
     def _by_flat(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Keys by what tables without slashes make of them, `actor_entropy` of `actor/entropy`: the first and the last.
+        """Underscore spellings (`actor_entropy` for `actor/entropy`) → the first and the last key spelled so.
 
-        Where the two differ more than one key may have been meant.
+        If the two differ, the spelling is ambiguous.
         """
         slashed = [each for each in self._patterns if "/" in each]
         flat = [each.replace("/", "_") for each in slashed]
         return dict(zip(reversed(flat), reversed(slashed), strict=True)), dict(zip(flat, slashed, strict=True))
 
     def _meanings(self, key: str, algorithm: Algorithm) -> list[tuple[Alias, str]]:
-        """What all that know the key agree on; empty where they do not, or none knows it."""
+        """The meanings that all dialects with this key agree on; empty if they disagree or none has it."""
         if key not in self._patterns and key.partition("/")[0] not in self._sections:
             return []
         if not self._exact:
@@ -246,7 +247,7 @@ class SharedSpelling:
                 told.setdefault(whose, set()).add((each.metric, each.scale, each.shift))
             common = set.intersection(*told.values())
             agreed = {each.metric: (each, "") for _, each in exact if (each.metric, each.scale, each.shift) in common}
-            # Which of several meanings holds, an algorithm would have to say.
+            # With an unknown algorithm, several possible meanings stay ambiguous.
             is_open = algorithm is Algorithm.UNKNOWN and any(each.algorithms for _, each in exact)
             return [] if is_open and len(agreed) > 1 else list(agreed.values())
         wild: dict[str, tuple[Alias, str]] = {}

@@ -1,10 +1,10 @@
 """How one trainer names things: a dialect is data, with patterns of keys.
 
-Owns the types of that data; the data itself stands in `trainers/`, a module and a
-table of keys for each trainer, and `identify` reads it. Knows nothing of rows.
+Defines the types; the data is in `trainers/`, a module and a table of keys per trainer, and is read by `identify`.
+Knows nothing of rows.
 
-In a pattern `*` stands for any text, `%` for any text without a slash; without either it is a key. Most keys are told
-apart by their beginning and end, without a regular expression.
+In a pattern `*` matches any text and `%` any text without a slash; without either it matches exactly one key. Most keys
+are ruled out by prefix and suffix, without a regular expression.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Alias(NamedTuple):
     """One spelling of one metric: `value = scale * raw + shift`.
 
     Attributes:
-        pattern: the key; `*` stands for any text, `%` for any text without a slash.
-            What the first to the last wildcard cover becomes the signal's instance.
+        pattern: the key; `*` matches any text, `%` any text without a slash. The text from the first to the last
+            wildcard becomes the signal's instance.
         algorithms: only for these; empty means all.
-        is_borrowed: not a key of the trainer, but one of another system that loops log next to its keys.
+        is_borrowed: not a key of the trainer, but of another system that training loops log alongside.
     """
 
     pattern: str
@@ -39,7 +39,7 @@ class Alias(NamedTuple):
 
 
 def key_tables(module: str) -> dict[str, str]:
-    """The tables for `spellings` in the text beside a module, by their heads: `[keys]` in `verl.txt` of `verl.py`."""
+    """Tables for `spellings` in the text file next to a module, by heading: `[keys]` in `verl.txt` for `verl.py`."""
     with open(f"{module.removesuffix('py')}txt", "rb", buffering=0) as file:  # noqa: PTH123 - read at every start
         sections = file.read().decode().removeprefix("[").split("\n[")
     heads = (section.partition("]\n") for section in sections)
@@ -47,11 +47,11 @@ def key_tables(module: str) -> dict[str, str]:
 
 
 def spellings(table: str) -> tuple[Alias, ...]:
-    """Aliases from lines of a metric and the keys that it goes by, preferred first: `mfu ×0.01 | perf/mfu | mfu`.
+    """Parse lines of a metric and its keys, preferred first: `mfu ×0.01 | perf/mfu | mfu`.
 
-    Behind the metric may stand a scale (`×0.01`), a shift (`+1`), the algorithms that it is limited to, and `borrowed`;
-    see `Alias`. `{a,b}` in a key stands for either; in a metric it makes several of the line, and `{}` in its keys is
-    what the metric has there. A line that begins with `#` is a comment.
+    After the metric may follow a scale (`×0.01`), a shift (`+1`), the algorithms that it is limited to, and `borrowed`;
+    see `Alias`. `{a,b}` in a key means either one. In a metric it expands the line to several metrics, and `{}` in the
+    keys is replaced by the same choice. A line that begins with `#` is a comment.
     """
     found: list[Alias] = []
     for line in table.splitlines():
@@ -75,9 +75,9 @@ def spellings(table: str) -> tuple[Alias, ...]:
 
 
 _new = tuple.__new__
-"""Makes an alias of all its places, without a constructor: thousands are made at every start."""
+"""Creates an alias from a tuple of all its fields, bypassing the constructor: thousands are created at every start."""
 _PLAIN = (1.0, 0.0, frozenset[Algorithm](), False)
-"""Scale, shift, algorithms and whether it is borrowed, where a line says nothing of them."""
+"""Default scale, shift, algorithms and `is_borrowed`."""
 
 
 def _with_options(options: Iterable[str]) -> tuple[float, float, frozenset[Algorithm], bool]:
@@ -95,7 +95,7 @@ def _with_options(options: Iterable[str]) -> tuple[float, float, frozenset[Algor
 
 
 def _choices(pattern: str) -> list[str]:
-    """Every pattern that one with `{a,b}` in it stands for; what the first braces choose changes last."""
+    """Expand `{a,b}` to all patterns; the first braces vary slowest."""
     before, brace, behind = pattern.partition("{")
     if not brace:
         return [pattern]
@@ -108,13 +108,13 @@ class Stage(NamedTuple):
     """One timing key and its place in the step.
 
     Attributes:
-        name: as shown; empty means what `*` matched, or the last part of the key.
-        parent: name of the stage that contains it; empty means top level.
-        lane: 0 is the sequential lane; others run beside it.
+        name: as shown; empty means the match of `*`, or the last part of the key.
+        parent: name of the enclosing stage; empty means top level.
+        lane: 0 is the sequential lane; others run in parallel to it.
         scale: seconds per logged unit (0.001 for milliseconds).
         is_outside: happens between steps, not inside the step time.
-        fits_inside: outside or inside by version: inside iff the sum of the
-            stages including it stays within 101 % of the step.
+        fits_inside: inside or outside depending on the trainer's version: inside if and only if the sum of the stages
+            including it is at most 101 % of the step.
         per_token_key: key of its ms/token, if the trainer logs one.
     """
 
@@ -137,7 +137,7 @@ def stages(
     is_outside: bool = False,
     per_token_key: str = "",
 ) -> Iterator[Stage]:
-    """Stages called `names`, with `{}` in `pattern` and `per_token_key` for the name."""
+    """One stage per name, which replaces `{}` in `pattern` and `per_token_key`."""
     for name in names:
         key, per_token = pattern.replace("{}", name), per_token_key.replace("{}", name)
         yield Stage(key, name, parent, lane, 1.0, is_outside, fits_inside, per_token)
@@ -147,11 +147,11 @@ class TimingPlan(Struct, eq=False):
     """How a trainer's timing keys nest; compared by identity, as plans are constants.
 
     Attributes:
-        step_keys: keys of the step's duration, first present wins.
+        step_keys: keys of the step's duration, the first one present is used.
         counts: patterns in the timing namespace that are not seconds.
-        statistics: patterns of seconds that summarise samples (mean, max, sum over
-            concurrent calls): true durations, but no part of the step's axis.
-        namespace: keys starting so are timings; what no stage claims is shown as such, unstacked.
+        statistics: patterns of seconds that summarise samples (mean, max, sum over concurrent calls): real durations,
+            but not intervals of the step.
+        namespace: prefixes of timing keys; those that no stage claims are listed without stacking them.
     """
 
     step_keys: tuple[str, ...] = ()
@@ -164,10 +164,10 @@ class TimingPlan(Struct, eq=False):
 class Fingerprint(NamedTuple):
     """Evidence that keys come from a dialect and an algorithm.
 
-    Matches if every pattern of `all_of`, at least one of `any_of` (when given) and none of `none_of` is present among
-    the keys of the first records, and the keys of `in_order` first appeared in that order (two trainers may write the
-    same keys in another order). `weight` ranks matches: the more specific fingerprint wins. `is_late`: its keys come
-    after the first rows (an evaluation), and settle what looked alike until then.
+    Matches if the keys of the first records include every pattern of `all_of`, at least one of `any_of` (if given) and
+    none of `none_of`, and if the keys of `in_order` first appeared in that order (two trainers may write the same keys
+    in different orders). `weight` ranks matches: the more specific fingerprint wins. `is_late`: its keys appear only
+    after the first rows (an evaluation) and resolve an ambiguity then.
     """
 
     algorithm: Algorithm
@@ -192,23 +192,24 @@ class Dialect(Struct, eq=False):
     Attributes:
         aliases: in order of preference; the first present key is a metric's primary signal.
         timing: how its timings nest, or None.
-        hidden: patterns that are bookkeeping (step copies, run totals), listed last.
-        training_keys: patterns of keys that the optimiser's own row carries; a row that repeats them at a step already
-            passed is a restart.
-        prefixes: (written, plain) beginnings by which the same keys appear in other sinks of the trainer: `train/loss`
-            is `loss`, `eval/loss` is `eval_loss`.
-        group_size_keys: keys whose value is the number of completions per prompt.
-        advantage_keys: keys of the largest and the smallest advantage, where they are group-normalised with the
+        hidden: patterns of bookkeeping keys (step copies, run totals), listed last.
+        training_keys: patterns of keys in the optimiser's own row; a row that repeats them at an earlier step is a
+            restart.
+        prefixes: (written, plain) prefixes under which other sinks of the trainer log the same keys: `train/loss` is
+            `loss`, `eval/loss` is `eval_loss`.
+        group_size_keys: keys with the number of completions per prompt as the value.
+        advantage_keys: keys of the largest and the smallest advantage if advantages are group-normalised with the
             unbiased deviation, else empty.
-        misleading: (pattern, what it is) of keys that are not what their name says, and so stand for no metric.
-        variant: what tells it from the trainer's main dialect, which has the same name; empty for that one.
-        waits: keys of the time that the trainer's loop takes to have rollouts: generation, and in an asynchronous run
-            what it waits for them.
-        staleness_bounds: settings that bound how many versions old a sample may be; a bound in another unit (a share of
-            samples) is none of them.
-        group_counts: settings that say how many groups of completions a step is made of.
-        gpus: settings whose product is a number of GPUs, and which are added up; all of them must be known.
-        is_any_case: `Mean Reward` is `mean_reward`: of no trainer's own spelling, as people write them.
+        misleading: (pattern, what it really is) of keys with a misleading name, which therefore map to no metric.
+        variant: distinguishes it from the trainer's main dialect, which has the same name; empty for that one.
+        waits: keys of the time that the training loop spends on getting rollouts: generation, or in an asynchronous run
+            the wait for them.
+        staleness_bounds: settings that limit the age of a sample in policy versions; limits in other units (a share of
+            samples) do not belong here.
+        group_counts: settings with the number of groups of completions per step.
+        gpus: settings; each tuple is multiplied to a number of GPUs, and the products are added up; all of them must be
+            known.
+        is_any_case: matches `Mean Reward` as `mean_reward`: for hand-written keys, not a trainer's own spelling.
     """
 
     name: str
@@ -231,7 +232,7 @@ class Dialect(Struct, eq=False):
 
 
 class RefusedKey(NamedTuple):
-    """A key whose values cannot be those of the metric that its name stands for.
+    """A key with values that are impossible for the metric its name suggests.
 
     Attributes:
         key: the trainer's key, which stays visible under its own name.
@@ -244,18 +245,18 @@ class RefusedKey(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """What a stream turned out to be; rebuilt without touching data.
+    """What a stream was identified as; can be rebuilt without touching its data.
 
     Attributes:
         signals: canonical name → its signals, primary first.
-        group_size: completions per prompt where the stream says so, else None.
+        group_size: completions per prompt if the stream logs it, else None.
         keys: every key seen so far, in order of first appearance.
-        refused: keys that were taken for a metric by name, and are none by value.
-        meant: key → canonical name, as a person has said (`said_meaning`); empty: it is none.
-        guesses: canonical name → keys that may be it by their words; no rule judges them by its level.
-        staleness_bound: so many versions old a sample may be, by the run's settings; None where they do not say.
-        group_count: groups of completions in a step, by the run's settings; None where they do not say.
-        gpus: that generate and train, by the user or the run's settings; None where nobody says.
+        refused: keys that match a metric by name but not by value.
+        meant: key → canonical name, as set by the user (`said_meaning`); empty: it is no metric.
+        guesses: canonical name → keys that may be that metric by their words; no rule judges their level.
+        staleness_bound: maximum age of a sample in policy versions, from the run's settings; None if unknown.
+        group_count: groups of completions per step, from the run's settings; None if unknown.
+        gpus: number of GPUs that generate and train, from the user or the run's settings; None if unknown.
     """
 
     dialect: Dialect
@@ -278,8 +279,8 @@ class Identity(NamedTuple):
     def subject(self, names: Sequence[str], instance: str = "") -> tuple[str, str]:
         """The first of the metrics `names` that the stream logs, and the trainer's key for it.
 
-        The first of all with an empty key where it logs none of them. Of several keys
-        the one of `instance`, else the primary one.
+        If it logs none of them: the first guess for one of them, else the first name with an empty key. Among several
+        keys of a metric, that of `instance` is used, else the primary one.
         """
         for name in names:
             found = self.signals.get(name)
@@ -299,9 +300,10 @@ class Pattern:
     """One compiled pattern.
 
     Attributes:
-        is_exact: it has no wildcard and matches the key of the same text only.
+        is_exact: it has no wildcard and matches one key only.
         prefix, suffix: the text before the first wildcard, and after the last.
-        start: what every key that matches begins with: all before the first slash, else the first letter; may be empty.
+        start: the common start of all matching keys: the text before the first slash, else the first letter; may be
+            empty.
     """
 
     __slots__ = ("_regex", "is_exact", "prefix", "start", "suffix", "text")
@@ -316,13 +318,13 @@ class Pattern:
         self._regex: re.Pattern[str] | None = None
 
     def covered(self, key: str) -> str | None:
-        """What the wildcards stand for in `key`, with the text between them; None if it does not match."""
+        """The text from the first to the last wildcard's match in `key`; None if it does not match."""
         if self.is_exact:
             return "" if key == self.text else None
         if not (key.startswith(self.prefix) and key.endswith(self.suffix)):
             return None
         if self._regex is None:
-            # Compiled on the first key that comes this far: most patterns of most dialects never meet one.
+            # Compiled when a key first gets this far: most patterns of most dialects never do.
             self._regex = self._compile()
         found = self._regex.fullmatch(key)
         return found[1] if found and found[1] else None
@@ -351,7 +353,7 @@ def compiled(text: str) -> Pattern:
 
 
 class PatternSet:
-    """Several patterns: which keys match any of them."""
+    """Matches keys against several patterns at once."""
 
     __slots__ = ("_exact", "_prefixes", "_suffixes", "_wild")
 
@@ -359,7 +361,7 @@ class PatternSet:
         texts = tuple(texts)
         self._exact = frozenset(text for text in texts if is_exact(text))
         self._wild = tuple(compiled(text) for text in texts if not is_exact(text))
-        # Asked first, all at once: hardly a key has both.
+        # Checked first, all at once: few keys match both.
         self._prefixes = tuple({pattern.prefix for pattern in self._wild})
         self._suffixes = tuple({pattern.suffix for pattern in self._wild})
 
@@ -367,7 +369,7 @@ class PatternSet:
         if key in self._exact:
             return True
         if key.startswith(self._prefixes) and key.endswith(self._suffixes):
-            for pattern in self._wild:  # no generator: this is asked of every key, many times
+            for pattern in self._wild:  # no generator: this runs for every key, many times
                 if pattern.covered(key) is not None:
                     return True
         return False
@@ -383,5 +385,5 @@ class PatternSet:
 
 
 def is_present(text: str, keys: Collection[str] | Mapping[str, object]) -> bool:
-    """Whether at least one of `keys` matches the pattern `text`; `keys` must answer `in` quickly."""
+    """Whether at least one of `keys` matches the pattern `text`; `keys` needs a fast `in`."""
     return compiled(text).is_in(keys)

@@ -1,8 +1,8 @@
-"""Which keys are statistics of one quantity: its mean, its extremes, its spread.
+"""Groups keys that are statistics of one quantity: its mean, its extremes, its spread.
 
-Trainers write the statistics of a quantity as keys of their own, each in its own way: below it (`score/mean`), before
-its name (`mean_length`, `max_of_length`), behind it (`reward_std`), or as levels over runs of a task (`mean@4`,
-`best@4/mean`). Owns the grouping; pure. Knows nothing of dialects, so that hand-made keys group as well.
+Trainers write each statistic as a separate key, in various ways: below the quantity (`score/mean`), as a prefix
+(`mean_length`, `max_of_length`), as a suffix (`reward_std`), or as levels over attempts at a task (`mean@4`,
+`best@4/mean`). Pure functions that know nothing of dialects, so hand-made keys are grouped as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rltop.structs import NamedTuple
 
 
 class Statistic(enum.StrEnum):
-    """What a member of a family says of the quantity."""
+    """Which statistic of the quantity a member of a family is."""
 
     MEAN = "mean"
     MEDIAN = "median"
@@ -52,7 +52,7 @@ _WORDS = {
 
 
 def _by_piece(place: int) -> Mapping[str, tuple[str, ...]]:
-    """The words by the piece between underscores with which they begin (0) or end (-1), longest first."""
+    """The words by their first (0) or last (-1) underscore-separated piece, longest first."""
     found: dict[str, tuple[str, ...]] = {}
     for word in sorted(_WORDS, key=len, reverse=True):
         piece = word.split("_")[place]
@@ -63,11 +63,11 @@ def _by_piece(place: int) -> Mapping[str, tuple[str, ...]]:
 _BY_HEAD, _BY_TAIL = _by_piece(0), _by_piece(-1)
 
 _SPLIT = (("val-aux/", "val-core/"),)
-"""Sections over which veRL spreads the statistics of one validation score: (details, what counts)."""
+"""Sections across which veRL splits the statistics of one validation score: (details, main section)."""
 
 
 class Member(NamedTuple):
-    """One key of a family: what it says of the quantity, and the trainer's word for it."""
+    """One key of a family: its statistic, and the trainer's word for it."""
 
     key: str
     statistic: Statistic
@@ -79,7 +79,7 @@ class Family(NamedTuple):
 
     Attributes:
         name: the quantity, as the trainer spells it, without the statistic.
-        members: the one that stands for all first, the others in order of appearance.
+        members: the representative one first, the others in order of appearance.
     """
 
     name: str
@@ -108,20 +108,20 @@ class Family(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _levels() -> re.Pattern[str]:
-    """`…/mean@8/std`: compiled for runs that log such keys, long as it is."""
+    """Matches `…/mean@8/std`; long, so it is compiled only for runs with such keys."""
     words = "|".join(sorted(_WORDS, key=len, reverse=True))
     return re.compile(rf"(?P<base>.+)/(?P<level>{words})(?:@|_at_)(?P<k>\w+)(?:/(?P<inner>{words}))?", re.DOTALL)
 
 
 def _level(key: str) -> tuple[str, Statistic, str] | None:
-    """The statistic of a score over k attempts, and where there are two words, of its spread over tasks."""
+    """The statistic of a score over k attempts or, with two words, of its spread over tasks."""
     found = _levels().fullmatch(key)
     if found is None:
         return None
     level, inner = found["level"], found["inner"]
     statistic = _WORDS[level]
     if inner and _WORDS[inner] is not Statistic.MEAN:
-        # The spread of the means over tasks is a spread; that of the best is a detail.
+        # The spread of the means over tasks is a spread; that of the best values is a detail.
         statistic = _WORDS[inner] if statistic is Statistic.MEAN else Statistic.OTHER
     word = f"{level} {inner}" if inner and inner != "mean" else level
     return f"{found['base']}@{found['k']}", statistic, word
@@ -131,7 +131,7 @@ _EDGES = {("low", "min"): Statistic.MIN, ("high", "max"): Statistic.MAX, ("regio
 
 
 def _side(key: str) -> tuple[str, Statistic, str] | None:
-    """Shares clipped at the lower and the upper edge and at either: parts of one share, each with its own extreme."""
+    """Fractions clipped at the lower edge, the upper edge or either: parts of one, each with its own extreme."""
     base, _, last = key.rpartition("/")
     side, _, word = last.partition("_")
     is_share = base.endswith(("/clip_ratio", "_clip_ratio")) or base == "clip_ratio"
@@ -142,10 +142,9 @@ def _side(key: str) -> tuple[str, Statistic, str] | None:
 
 @lru_cache(maxsize=20_000)
 def place_of(key: str) -> tuple[str, Statistic, str] | None:
-    """The family that a key may belong to by its spelling, what it is in it, and the word for that.
+    """The family that a key may belong to by its spelling, its statistic, and the word for it.
 
-    None where the key names no statistic. The name alone proves nothing: a family is
-    made of several keys, see `families`.
+    None if the key names no statistic. One name proves nothing: a family needs several keys, see `families`.
     """
     if ("@" in key or "_at_" in key) and (level := _level(key)):
         return level
@@ -177,10 +176,10 @@ _WORD = regex(r"[^a-zA-Z0-9]+")
 
 @lru_cache(maxsize=20_000)
 def is_loss_like(key: str) -> bool:
-    """Whether a key names what an update is made of: a loss, gradient, norm, KL or log-probability.
+    """Whether a key names an ingredient of an update: a loss, gradient, norm, KL or log-probability.
 
-    Evaluations, extremes and spreads, durations, and keys of one expert, class or layer are
-    none: they are undefined now and then on healthy runs.
+    Evaluations, extremes and spreads, durations, and keys of one expert, class or layer are excluded: they are
+    occasionally undefined in healthy runs.
     """
     words = set(_WORD.split(key.lower()))
     return bool(words & _LOSS_WORDS) and not words & (_NO_LOSS_WORDS | _PARTS)
@@ -188,15 +187,15 @@ def is_loss_like(key: str) -> bool:
 
 @lru_cache(maxsize=20_000)
 def is_of_a_part(key: str) -> bool:
-    """Whether a key is of one expert, class or layer, which a record may have nothing of."""
+    """Whether a key is of one expert, class or layer, for which a record may have no data."""
     return not _PARTS.isdisjoint(_WORD.split(key.lower()))
 
 
 def families(keys: Iterable[str]) -> Iterator[Family]:
     """The families among `keys`, in order of first appearance; no key is in two of them.
 
-    Keys make a family where there are at least two statistics of one quantity, one of which bounds it (an extreme or a
-    spread). A key that is spelled like the quantity itself joins it. Where two keys say the same, the first does.
+    A family needs at least two statistics of one quantity, one of which is an extreme or a spread. A key spelled like
+    the quantity itself joins it. If two keys are the same statistic, the first one is used.
     """
     ordered = tuple(dict.fromkeys(keys))
     found: dict[str, dict[str, Member]] = {}
@@ -242,33 +241,33 @@ def _standing(member: Member) -> int:
         return _MAIN.index(member.statistic)
     if member.statistic is Statistic.OTHER and member.word.endswith("mean"):
         return len(_MAIN)
-    # Without a mean, the largest value is the one that limits are about.
+    # Without a mean, the largest value represents the family, as limits usually apply to it.
     return len(_MAIN) + (1 if member.statistic in _HIGH else 2)
 
 
 @lru_cache(maxsize=16)
 def family_index(keys: tuple[str, ...]) -> dict[str, Family]:
-    """Every key that belongs to a family among `keys` → that family; not to be changed."""
+    """Maps each of `keys` in a family to that family; read-only."""
     return {member.key: family for family in families(keys) for member in family.members}
 
 
 LEAST_NUMBERED = 8
-"""Fewer keys that differ in a number are metrics of their own."""
+"""Fewer keys that differ in a number are treated as separate metrics."""
 
 _DIGITS = regex(r"[0-9]+")
 _MACHINE = regex(
     r"(?i)(rank|gpu|cuda|device|node|host|worker|server|engine|replica|instance|shard|actor|agent|env|dp|tp|pp)s?\W*_?"
     r"\{[^}]*\}"
 )
-"""What does the same work as its like; of layers and experts one is always far from the others."""
+"""Units that do identical work; of several layers or experts, in contrast, one is always far from the others."""
 _DURATION = regex(r"(?i)(?:time|duration|latency|elapsed|seconds?|secs?|(?<=_)s|(?P<ms>(?<=_)ms))(?![a-z])")
 
 
 class Numbered(NamedTuple):
-    """Keys that differ in their numbers alone: one for each rank, GPU, agent, or layer.
+    """Keys that differ only in their numbers: one for each rank, GPU, agent, or layer.
 
     Attributes:
-        name: all of them in one text: `rank/{0…63}/step_time`.
+        name: one text for all of them: `rank/{0…63}/step_time`.
         keys: the numbers that differ → key, ascending.
     """
 
@@ -277,12 +276,12 @@ class Numbered(NamedTuple):
 
     @property
     def is_of_machines(self) -> bool:
-        """Whether they do the same work, so that one far from the others is odd."""
+        """Whether they do the same work, so that an outlier is suspicious."""
         return _MACHINE.search(self.name) is not None
 
 
 class RankKey(NamedTuple):
-    """A key that says how long one of several machines took for a stage; `scale` makes it seconds."""
+    """Key of the time that one of several machines took for a stage; `scale` converts it to seconds."""
 
     key: str
     group: str
@@ -293,7 +292,7 @@ class RankKey(NamedTuple):
 
 @lru_cache(maxsize=16)
 def rank_keys(keys: tuple[str, ...]) -> tuple[RankKey, ...]:
-    """Durations among `keys` that differ from others in the number of a machine alone: `rank/37/step_time`."""
+    """Durations among `keys` that differ from others only in the number of a machine: `rank/37/step_time`."""
     found = []
     for name, numbered in {one.name: one for one in numbered_index(keys).values()}.items():
         machines = _MACHINE.findall(name)
@@ -301,7 +300,7 @@ def rank_keys(keys: tuple[str, ...]) -> tuple[RankKey, ...]:
             continue
         stage = _MACHINE.sub("", name).replace("//", "/").strip("/_.:- ")
         duration = _DURATION.search(stage)
-        # Of layers, too, one is always far from the others.
+        # A number left in the stage would be that of a layer, and one of several layers is always far from the others.
         if duration is not None and "{" not in stage:
             scale = 1e-3 if duration["ms"] else 1.0
             found += [
@@ -313,11 +312,11 @@ def rank_keys(keys: tuple[str, ...]) -> tuple[RankKey, ...]:
 
 @lru_cache(maxsize=16)
 def numbered_index(keys: tuple[str, ...]) -> dict[str, Numbered]:
-    """Every key that differs from at least seven others in its numbers alone → all of these; not to be changed."""
+    """Maps each key that differs from at least seven others only in its numbers to all of them; read-only."""
     alike: dict[str, list[str]] = {}
     for key in keys:
         place = _DIGITS.sub("#", key)
-        # Scores over 1, 2, 4 … attempts are no members of anything.
+        # Scores over 1, 2, 4 … attempts are not members of a group.
         if place != key and "@#" not in place:
             alike.setdefault(place, []).append(key)
     found: dict[str, Numbered] = {}

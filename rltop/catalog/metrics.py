@@ -1,10 +1,10 @@
-"""The catalogue: every quantity that rltop knows by meaning; ranges that are declared; what an unknown key may be.
+"""The catalogue of known metrics, declared value ranges, and guesses for unknown keys.
 
-`metrics.txt` has a line for each metric, in the order in which a reference lists them; `texts/` has what a reader of
-one metric sees, a file for each section, read when somebody asks. Owns the canonical names, which rules, configuration
-and JSON use. Knows nothing of trainers: how they spell a metric stands in `trainers/`. A guess is shown, and judged by
-its shape only, until somebody confirms it. A range is what an environment says it expects: a reward from 0 to 2 and one
-from 0 to 1 are not told apart by their values; what is not declared is drawn as it was observed.
+`metrics.txt` has a line for each metric, in the order of the reference; `texts/` has the explanations, a file per
+section, loaded on demand. Defines the canonical names, which rules, configuration and JSON use. Knows nothing of
+trainers: their spellings are in `trainers/`. A guess is shown, but until the user confirms it only its shape is judged.
+A range is declared by an environment: values alone cannot distinguish a reward in 0 to 2 from one in 0 to 1. Without a
+declared range, charts use the observed one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _HERE = Path(__file__).parent
 
 
 class MetricText(NamedTuple):
-    """What a reader of one metric is told.
+    """Explanation of one metric.
 
     Attributes:
-        help: what it is and how to read it, in two sentences; empty where the catalogue does not know the metric.
+        help: what it is and how to read it, in two sentences; empty if the metric is not in the catalogue.
         related: canonical names of other metrics, in the order to check.
     """
 
@@ -38,7 +38,7 @@ class MetricText(NamedTuple):
 
 
 def text_of(metric: Metric) -> MetricText:
-    """The text of a metric; an empty one for a key that the catalogue does not know."""
+    """The text of a metric; an empty one if the metric is not in the catalogue."""
     return _texts(metric.section)[metric.name] if metric.name in CATALOG else MetricText()
 
 
@@ -55,7 +55,7 @@ def _read_catalog() -> Mapping[str, Metric]:
     """The metrics of `metrics.txt`.
 
     Raises:
-        ValueError: a line is not of six columns, or of an unknown unit or direction, or two have one name.
+        ValueError: a line does not have six columns, has an unknown unit or direction, or repeats a name.
     """
     units, directions = {each.value: each for each in Unit}, {each.value: each for each in Direction}
     units["-"] = Unit.NONE
@@ -74,11 +74,11 @@ def _read_catalog() -> Mapping[str, Metric]:
 
 
 CATALOG: Mapping[str, Metric] = _read_catalog()
-"""Canonical name → metric, in the order in which a reference lists them."""
+"""Canonical name → metric, in the order of the reference."""
 
 
 def spoken_title(metric: str) -> str:
-    """What a sentence calls a metric: the raw score is the reward there, as in the title of its alert."""
+    """The name of a metric in a sentence: the raw score is called reward there, as in the title of its alert."""
     found = CATALOG.get("reward_mean" if metric == "score_mean" else metric)
     return metric if found is None else found.title
 
@@ -93,7 +93,7 @@ _GROUPS = (
     ("success_frac", frozenset({"accuracy", "acc", "success", "solved", "correct"})),
     ("reward_mean", frozenset({"reward", "rewards", "rew", "score", "scores", "return", "returns"})),
 )
-"""Metric → words, the most telling first: a KL loss is a KL, an entropy loss an entropy, a cross entropy a loss."""
+"""Metric → words, most specific first: a KL loss is a KL, an entropy loss an entropy, a cross entropy a loss."""
 _NO_GUESS = frozenset({
     "std", "stdev", "var", "variance", "dev", "max", "maximum", "min", "minimum", "best", "worst", "median", "sum",
     "count", "num", "n", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "coef", "coeff", "weight", "scale",
@@ -103,17 +103,17 @@ _NO_GUESS = frozenset({
     "index", "step", "steps", "zero", "range", "value", "values", "vf", "critic", "aux", "teacher", "expert", "layer",
     "version", "bonus", "penalty", "delta", "prev", "previous", "ema", "timing", "perf", "system", "args", "hparams",
 })  # fmt: skip
-"""Words of what is a statistic, a setting, a part or an evaluation: not the quantity itself."""
+"""Words for statistics, settings, parts or evaluations of a quantity instead of the quantity itself."""
 
 
 _SAID = regex(r"(\w+)(?:\s*/\s*([-+]?[\d.]+(?:e[-+]?\d+)?))?\Z", re.IGNORECASE)
 
 
 def said_meaning(text: str) -> tuple[str, float] | None:
-    """What a person said that a key is: canonical name and scale; `success_frac / 100` is one logged in percent.
+    """Parse the user's meaning of a key as canonical name and scale; `success_frac / 100` is one logged in percent.
 
     Returns:
-        None where it names no metric, or divides by nothing.
+        None if it names no metric or an invalid divisor.
     """
     found = _SAID.match(text)
     if found is None or found[1] not in CATALOG:
@@ -127,7 +127,7 @@ def said_meaning(text: str) -> tuple[str, float] | None:
 
 @lru_cache(maxsize=20_000)
 def guess(key: str) -> str:
-    """The canonical name of the metric that a key may be; empty where its words do not tell one."""
+    """The canonical name of the metric that a key may be; empty if its words do not suggest one."""
     words = {word.lower() for word in _WORD.findall(key)}
     if words & _NO_GUESS:
         return ""
@@ -135,18 +135,14 @@ def guess(key: str) -> str:
 
 
 def guessed(signal: Signal) -> Signal:
-    """A guess as it is shown: the value as logged, without unit or direction, under a questioning title."""
+    """A guess for display: the value as logged, without unit or direction, and a title with a question mark."""
     known = signal.metric
     metric = Metric("", f"{known.title}?", known.section, Unit.NONE, Direction.NONE)
     return Signal(metric, signal.key, instance=signal.instance)
 
 
 def signal_of_guess(metric: str, key: str) -> Signal:
-    """The signal that a key would be if the guess were right.
-
-    Args:
-        key: as logged; it is read as it stands, in the metric's own unit.
-    """
+    """The signal of a key if the guess is right; its value is read as logged, in the metric's own unit."""
     return Signal(CATALOG[metric], key)
 
 
@@ -155,7 +151,7 @@ MAX_DECLARED = 4096
 
 
 class Range(NamedTuple):
-    """What values are expected, both ends inside; in the unit in which the key is logged."""
+    """Expected values, both ends included, in the unit in which the key is logged."""
 
     low: float
     high: float
@@ -171,7 +167,7 @@ class Ranges:
         ]
 
     def of(self, key: str) -> Range | None:
-        """The range of a key; its own before that of a pattern, patterns in the order declared."""
+        """The range of a key: an exact declaration precedes patterns, which apply in the order declared."""
         exact = self._declared.get(key)
         if exact is not None or not self._patterns:
             return exact
@@ -188,11 +184,10 @@ class Ranges:
 
 
 NO_RANGES = Ranges()
-"""Nothing is declared."""
 
 
 def range_of(value: object) -> Range | None:
-    """`[low, high]`, or an object with `min` and `max`; None for anything else."""
+    """Parse `[low, high]`, or an object with `min` and `max`; None for anything else."""
     if isinstance(value, Mapping):
         value = [value.get("min"), value.get("max")]
     if not isinstance(value, list | tuple) or len(value) != 2:
@@ -204,11 +199,11 @@ def range_of(value: object) -> Range | None:
 
 
 def of_environments(environments: Iterable[object]) -> dict[str, Range]:
-    """Ranges by key from what environments declare, as Telescope does.
+    """Ranges by key from the declarations of environments, as in Telescope.
 
-    `reward_min` and `reward_max` are those of the rewards of the environment, and, over
-    all environments that say it, of the reward as a whole; `metrics_ranges` are those of
-    its sample metrics. Where two environments differ, the wider range holds.
+    `reward_min` and `reward_max` apply to the rewards of the environment and, combined over all environments that
+    declare them, to the total reward; `metrics_ranges` apply to its sample metrics. If two environments differ, the
+    range covers both.
     """
     found: dict[str, Range] = {}
     for each in environments:

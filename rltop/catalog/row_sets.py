@@ -1,6 +1,6 @@
-"""Which metrics the overview shows, in order, for each algorithm, and what a person has changed of that.
+"""Which metrics the overview shows for each algorithm, in which order, and the user's changes to it.
 
-The rows are `row_sets.txt`: each names a metric and what may stand in for it.
+The rows come from `row_sets.txt`: each names a metric and its substitutes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class OverviewRow(NamedTuple):
     """One row of the overview.
 
     Attributes:
-        metrics: canonical names; the first that the run logs stands in the row.
-        beside: metrics of which the first that the run logs is shown at the end of the row.
+        metrics: canonical names; the row shows the first one that the run logs.
+        beside: likewise, shown at the end of the row.
     """
 
     metrics: tuple[str, ...]
@@ -25,10 +25,10 @@ class OverviewRow(NamedTuple):
 
 
 def _read_row_sets() -> Mapping[Algorithm, tuple[OverviewRow, ...]]:
-    """The sets of `row_sets.txt`.
+    """Parse `row_sets.txt`.
 
     Raises:
-        KeyError: it names an algorithm that there is not.
+        KeyError: it names an unknown algorithm.
     """
     head, *sections = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").split("\n[")
     named = {}
@@ -50,11 +50,11 @@ ROW_SETS: Mapping[Algorithm, tuple[OverviewRow, ...]] = _read_row_sets()
 
 
 class Arrangement(NamedTuple):
-    """Which rows a person wants to see of a run's metrics.
+    """The user's arrangement of a run's metrics.
 
     Attributes:
         pinned: the trainer's own keys that come first, in order.
-        names: key and what it is called instead of its title.
+        names: (key, custom title) pairs.
     """
 
     pinned: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Arrangement(NamedTuple):
         return next((name for named, name in self.names if named == key), "") if self.names else ""
 
     def with_pin_toggled(self, key: str) -> Arrangement:
-        """The same with a key pinned behind the others, or pinned no more; what is pinned is not hidden."""
+        """A copy with the key pinned after the others, or unpinned; pinning a key unhides it."""
         if key in self.pinned:
             return self._replace(pinned=tuple(one for one in self.pinned if one != key))
         hidden = tuple(one for one in self.hidden if one != key)
@@ -85,7 +85,7 @@ class Arrangement(NamedTuple):
         return self._replace(pinned=tuple(rest))
 
     def with_hiding_toggled(self, key: str) -> Arrangement:
-        """The same with a key hidden, or shown again; what is hidden is not pinned."""
+        """A copy with the key hidden, or shown again; hiding a key unpins it."""
         if key in self.hidden:
             return self._replace(hidden=tuple(one for one in self.hidden if one != key))
         pinned = tuple(one for one in self.pinned if one != key)
@@ -97,10 +97,10 @@ class Arrangement(NamedTuple):
         return self._replace(names=(*names, (key, name))[-MOST_ROWS:] if name else names)
 
     def merged(self, before: Arrangement, other: Arrangement) -> Arrangement:
-        """What `self` has changed of `before`, done to `other`, which somebody else has made of it meanwhile.
+        """Three-way merge: apply the changes from `before` to `self` to `other`, a concurrent edit of `before`.
 
         Args:
-            before: what both began with.
+            before: the common ancestor of both.
         """
         was, now, own = dict(before.names), dict(other.names), dict(self.names)
         newly_hidden = set(self.hidden) - set(before.hidden)
@@ -118,6 +118,6 @@ def _merged(before: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) -
 
 
 MOST_ROWS = 200
-"""Keys that are pinned, hidden or named at most."""
+"""Limit for each of pinned, hidden and renamed keys."""
 LONGEST_NAME = 40
 AS_FOUND = Arrangement()
