@@ -1,7 +1,7 @@
 """Imported by trainers: a metric file for training loops that write none.
 
-from rltop.integrations import JsonlCallback  # transformers, TRL, unsloth from rltop.integrations import JsonlWriter  #
-your own training loop
+    from rltop.integrations import JsonlCallback  # transformers, TRL, unsloth
+    from rltop.integrations import JsonlWriter  # your own training loop
 
 Standard library only; `rltop callback` prints the same as one file, for environments without rltop.
 """

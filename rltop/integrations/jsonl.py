@@ -4,8 +4,8 @@
     log = JsonlWriter("logs/metrics.jsonl"); log.log(step, {"loss": 0.5})  # your own loop
     with log.phase("rollout"): ...  # rltop then says where the loop is
 
-Owns how a row is written; must not know how rltop reads it. Only the standard library is imported, and the syntax is
-that of Python 3.9: this file is copied as it is into environments without rltop.
+Knows nothing of how rltop reads the rows. Uses only the standard library and the syntax of Python 3.9, because this
+file is copied unchanged into environments without rltop.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _ERROR_CHARS = 300
 class JsonlWriter:
     """Appends one JSON object per step to a file.
 
-    Every row is one write to a descriptor opened for appending, so a reader sees it at once, a crash loses no row that
-    was logged, and a resumed run continues in the same file. An incomplete last line, left by a killed process or a
-    full disk, is ended first, so that only that row is lost. A deleted file is created again.
+    Each row is a single write to a descriptor opened for appending: readers see it at once, a crash loses no logged
+    row, and a resumed run continues the same file. If a killed process or a full disk has left a partial last line, it
+    is ended first, so only that row is lost. A deleted file is created again.
 
-    Numbers that are not finite are written as `NaN`, `Infinity` and `-Infinity`, the literals of Python's json module:
-    `null` could not tell them apart, nor from a metric without a value. rltop reads both.
+    Non-finite numbers are written as `NaN`, `Infinity` and `-Infinity`, the literals of Python's json module: `null`
+    could stand for any of them, or for a missing value. rltop reads both.
 
-    Use one writer per file, from one process (rank zero of a distributed run); its threads may share it.
+    Use one writer per file, in one process (rank zero of a distributed run); threads may share it.
 
     Attributes:
         path: the file.
-        lost: rows that could not be written.
+        lost: number of rows that could not be written.
     """
 
-    _lock = threading.RLock()  # shared by all writers: a lock of their own would prevent copying
+    _lock = threading.RLock()  # shared by all writers: with a lock of its own a writer could not be copied
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class JsonlWriter:
 
         Args:
             path: the file, usually `metrics.jsonl` in the run's folder.
-            now: clock for the time of a row, in seconds since the epoch.
+            now: clock for row times, in seconds since the epoch.
 
         Raises:
             OSError: the file cannot be opened for writing.
@@ -78,15 +78,15 @@ class JsonlWriter:
         return descriptor
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Append the row of `step`. Never raises: a row that cannot be written is counted in `lost`, with one warning.
+        """Append the row of `step`. Never raises: rows that cannot be written are counted in `lost`, with one warning.
 
         Only KeyboardInterrupt and SystemExit pass. If warnings are errors (`-W error`), the warning goes to standard
-        error.
+        error instead.
 
         Args:
-            step: the optimiser step; rows of one step may come in several calls.
-            metrics: key to value. Scalars of array libraries become numbers; other values that JSON lacks become text.
-                `step` and `time` (seconds since the epoch) are the writer's own and win over keys of that name.
+            step: the optimiser step; a step may be logged in several calls.
+            metrics: key → value. Scalars of array libraries become numbers; other values that JSON lacks become text.
+                `step` and `time` (seconds since the epoch) are set by the writer and override keys of that name.
         """
         try:
             own = {"step": step, "time": self._now()}
@@ -99,18 +99,18 @@ class JsonlWriter:
             self._newest = step
 
     def phase(self, name: str, rank: int | None = None) -> JsonlPhase:
-        """What the loop is in: a context manager that writes a line where the block begins and one where it ends.
+        """A context manager that writes a line at the beginning and at the end of a phase of the loop.
 
             with log.phase("rollout"):
                 samples = generate(prompts)
 
-        A process that hangs or is killed inside leaves the first line alone, so `rltop where` names the phase that is
-        open. Never raises, and lets every exception of the block pass; one is noted in the second line.
+        A process that hangs or is killed inside writes only the first line, so `rltop where` can name the open phase.
+        Never raises; an exception of the block passes through and is noted in the second line.
 
         Args:
             name: `rollout`, `reward`, `logprob`, `train`, `weight_sync`, `validation`, `checkpoint`, or any other.
-            rank: of this process, where several write phases: each into a file of its own beside the metrics, such as
-                `phases-3.jsonl`, or on a local disk all into one.
+            rank: rank of this process, if several write phases: each to its own file next to the metrics, such as
+                `phases-3.jsonl`, or on a local disk all to the same file.
         """
         return JsonlPhase(self, name or "phase", rank)
 
@@ -132,12 +132,12 @@ class JsonlWriter:
             _warn("{} could not be written to {}: {}; later rows will still be tried", what, self.path, error)
 
     def close(self) -> None:
-        """Write that the run is over, by which rltop tells it from one that hangs, and close the file.
+        """Write a line that ends the run, so that rltop can tell it from one that hangs, and close the file.
 
-        Nothing is written while an exception passes, as in a `with` block that fails, or behind one that nobody caught,
-        as where `atexit` closes; nor by a writer of a single step, as of a loop that opens one for each.
+        The line is omitted while an exception propagates (a failing `with` block), after an uncaught exception (a call
+        by `atexit`), and if only a single step was logged, as by a loop that opens a writer for each step.
         """
-        # In a notebook a cell that failed is not the end.
+        # In a notebook a failed cell is not the end.
         is_uncaught = hasattr(sys, "last_type") and not hasattr(sys, "ps1")
         if self._descriptor is not None and self._steps > 1 and sys.exc_info()[0] is None and not is_uncaught:
             JsonlPhase(self, "", None)._tell(is_end=True)
@@ -150,7 +150,7 @@ class JsonlWriter:
                 _warn("could not close {}: {}", self.path, error)
 
     def _append(self, line: bytes) -> None:
-        """Write a whole line, or raise and remember that a part of it may have been written.
+        """Write a whole line; if it raises, remember that part of the line may have been written.
 
         Raises:
             ValueError: the writer is closed.
@@ -170,7 +170,7 @@ class JsonlWriter:
         self._is_torn = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy opens the file again: in another process the descriptor is a different file."""
+        """Pickle by path, so that a copy opens the file itself: its descriptor is not valid in another process."""
         return type(self), (self.path, self._now)
 
     def __enter__(self) -> JsonlWriter:
@@ -183,10 +183,10 @@ class JsonlWriter:
 
 
 class JsonlPhase:
-    """A phase of the loop, from the beginning of a `with` block to its end; see `JsonlWriter.phase`.
+    """A phase of the loop, as a context manager; see `JsonlWriter.phase`.
 
-    Its lines are told from rows by their first key, `rltop_phase`, and have no step. The one without a name is
-    the end of the run, at its newest step.
+    Its lines have `rltop_phase` as first key, which distinguishes them from rows, and no step. The phase without a name
+    marks the end of the run and has the newest step.
     """
 
     def __init__(self, writer: JsonlWriter, name: str, rank: int | None) -> None:
@@ -227,7 +227,7 @@ class JsonlPhase:
 
 
 def _renew_lock() -> None:
-    """After a fork nobody would release a lock that another thread held."""
+    """Replace the lock after a fork: the child has no thread that could release it."""
     JsonlWriter._lock = threading.RLock()
 
 
@@ -236,11 +236,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class LogRows:
-    """The events of a trainer that become rows; `JsonlCallback` adds the base class of transformers.
+    """Turns a trainer's events into rows; `JsonlCallback` adds the base class of transformers.
 
-    A row is all that the trainer logs, with `step`, `time` and, when the trainer knows it, `total_steps`. Only the
-    process that the trainer calls world process zero opens the file. A file that cannot be opened is one warning, and
-    never ends the training.
+    A row has everything that the trainer logs, plus `step`, `time` and, if known, `total_steps`. Only the process that
+    the trainer calls world process zero opens the file. Failing to open it causes one warning and never stops training.
     """
 
     def __init__(
@@ -248,11 +247,11 @@ class LogRows:
         path: str | os.PathLike[str] = DEFAULT_PATH,
         now: Callable[[], float] = time.time,  # noqa: TID251 - stands alone: there is no other clock
     ) -> None:
-        """Nothing is opened before the first row.
+        """The file is opened with the first row.
 
         Args:
             path: the file to append to.
-            now: clock for the time of a row, in seconds since the epoch.
+            now: clock for row times, in seconds since the epoch.
         """
         super().__init__()
         self._path = path
@@ -261,14 +260,14 @@ class LogRows:
         self._has_failed = False
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Append the trainer's log, under the state's global step; never raises.
+        """Append the trainer's log at the state's global step; never raises.
 
         Args:
-            args: of the trainer; not used.
-            state: of the trainer: the step, the last one, and whether this is the main process.
-            control: of the trainer; not used.
-            logs: metric → value; nothing is written without any.
-            **kwargs: of the trainer; not used.
+            args: ignored.
+            state: the trainer's state: global step, max steps, whether this is the main process.
+            control: ignored.
+            logs: metric → value; without any, nothing is written.
+            **kwargs: ignored.
         """
         if self._has_failed:
             return
@@ -291,10 +290,10 @@ class LogRows:
         """Close the file; a later log opens it again.
 
         Args:
-            args: of the trainer; not used.
-            state: of the trainer; not used.
-            control: of the trainer; not used.
-            **kwargs: of the trainer; not used.
+            args: ignored.
+            state: ignored.
+            control: ignored.
+            **kwargs: ignored.
         """
         if self._writer is not None:
             self._writer.close()
@@ -308,7 +307,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Create `JsonlCallback` on first use: other loops need no transformers.
+    """Create `JsonlCallback` on first use, so that only its users need transformers.
 
     Raises:
         ImportError: transformers is not installed.
@@ -336,7 +335,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _warn(message: str, *details: object) -> None:
-    """Warn; if warnings are errors, write to standard error instead; never raises."""
+    """Issue a warning, or print to standard error if warnings are errors; never raises."""
     try:
         text = "rltop: " + message.format(*map(_text, details))
         try:
@@ -377,7 +376,7 @@ def _plain(value: Any) -> Any:
             convert = getattr(value, name, None)
             if callable(convert):
                 return convert()
-        except Exception:  # `item` of an array with several elements; a tensor whose device has failed
+        except Exception:  # e.g. `item` of an array with several elements, or a tensor whose device has failed
             continue
     return _text(value)
 

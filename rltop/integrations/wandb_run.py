@@ -1,8 +1,8 @@
-"""A run on a W&B server as JSON lines, by W&B's own client: for runs of which no file is at hand.
+"""A run on a W&B server as JSON lines, through W&B's own client, for runs without a local file.
 
     python -m rltop.integrations.wandb_run https://wandb.ai/ENTITY/PROJECT/runs/ID | rltop -
 
-Needs `pip install 'rltop[wandb]'` and `wandb login`; asks again every `--every` seconds until the run has ended.
+Needs `pip install 'rltop[wandb]'` and `wandb login`; polls every `--every` seconds until the run has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXIT_USAGE = 2
 
 
 def run_path(address: str) -> str:
-    """`entity/project/run`, as W&B's client wants it, from the address of a run's page or the same path.
+    """`entity/project/run`, as W&B's client expects it, from that path or the URL of the run's page.
 
     Raises:
         ValueError: it names no run.
@@ -36,17 +36,17 @@ def run_path(address: str) -> str:
 
 
 def rows(client: Any, path: str, every_s: float) -> Iterator[Mapping[str, object]]:
-    """The rows of a run in the order of logging, as they come, until it has ended.
+    """The rows of a run in the order of logging, as they arrive, until the run has ended.
 
     Args:
         client: a `wandb.Api`.
         path: `entity/project/run`.
-        every_s: seconds between two looks.
+        every_s: polling interval.
     """
     after = 0
     while True:
         run = client.run(path)
-        # Asked for before the rows: what a run logs as its last is not missed.
+        # Read before the rows, so that rows logged just before the end are not missed.
         is_running = run.state == "running"
         for row in run.scan_history(page_size=_PAGE_ROWS, min_step=after):
             after = max(after, int(row.get("_step", after)) + 1)

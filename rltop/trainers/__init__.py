@@ -1,4 +1,4 @@
-"""What is known of each trainer, one module each: how it names things; and how its stream is turned on."""
+"""What is known about each trainer, one module each: its metric keys, its timing, how to turn on its metric stream."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from rltop.trainers import (
 )
 
 GENERIC: Dialect = generic.DIALECT
-"""Stands for every file that no trainer's fingerprint matches."""
+"""Used when no trainer's fingerprint matches."""
 
 BASE: Dialect = transformers.DIALECT
-"""Whose keys others write as well: who trains may show later."""
+"""The dialect whose keys other trainers log too: later keys may show that it is one of those."""
 
 ALL: tuple[Dialect, ...] = (
     verl.DIALECT,
@@ -73,11 +73,11 @@ ALL: tuple[Dialect, ...] = (
     classic.SPINNING_UP,
     GENERIC,
 )
-"""Every dialect; where two match equally well, the earlier one wins."""
+"""Every dialect; of those that match equally well, the first wins."""
 
 
 class StreamKind(enum.StrEnum):
-    """What a trainer can be made to write."""
+    """Kinds of metric stream."""
 
     JSONL = "JSONL"
     TENSORBOARD = "TensorBoard events"
@@ -88,12 +88,12 @@ class StreamKind(enum.StrEnum):
 
 
 class SetupHint(Struct):
-    """The line that turns on one trainer's metric stream.
+    """The line that turns on a trainer's metric stream.
 
     Attributes:
-        trainer: its usual name; for a trainer with a `Dialect`, that dialect's name.
-        line: the exact line: a flag, a config key, a line of Python; empty if it is on by default.
-        leaves: what any run leaves on disk without this line; empty if that is what `writes` says.
+        trainer: its usual name; the dialect's name if there is one.
+        line: the exact line: a flag, a config key or Python code; empty if the stream is on by default.
+        leaves: what a run leaves on disk without this line; empty if that equals `writes`.
     """
 
     trainer: str
@@ -109,7 +109,7 @@ class SetupHint(Struct):
 
     @property
     def summary(self) -> str:
-        """One line for a terminal: what to set, and where the file appears."""
+        """What to set and where the file appears, in one line."""
         done = self.line or "on by default"
         return f"{done}  ->  {self.writes}" if self.writes else done
 
@@ -118,7 +118,7 @@ class RolloutHint(NamedTuple):
     """The line that makes a trainer dump its completions.
 
     Attributes:
-        line: the exact line; empty if it is on by default.
+        line: the exact line; empty if the dump is on by default.
     """
 
     trainer: str
@@ -133,7 +133,7 @@ def _tables() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
 
 @cache
 def setup_hints() -> tuple[SetupHint, ...]:
-    """In the order in which the message "no metrics here" names them: what is followed first."""
+    """The hints, in the order of the message "no metrics here": streams that rltop can follow come first."""
     return tuple(
         SetupHint(
             trainer,
@@ -149,5 +149,5 @@ def setup_hints() -> tuple[SetupHint, ...]:
 
 @cache
 def rollout_hints() -> tuple[RolloutHint, ...]:
-    """Where the pages of groups and completions come from; the format of the last is docs/rollouts.md."""
+    """The hints for dumping rollouts; the last one is the format of docs/rollouts.md."""
     return tuple(RolloutHint(trainer, own["line"], own["writes"]) for trainer, own in _tables()["rollouts"].items())

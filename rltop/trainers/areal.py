@@ -1,7 +1,7 @@
-"""AReaL: asynchronous PPO and group methods; statistics of a quantity end in /avg, /max, /min.
+"""AReaL: asynchronous PPO and group methods; the statistics of a metric end in /avg, /max, /min.
 
-`kl_rewards` is the KL's part of the reward; `seq_len` counts prompt and completion; no step
-time is logged, only its stages.
+`kl_rewards` is the KL term of the reward; `seq_len` includes the prompt; the stages
+of a step are timed, but not the step itself.
 """
 
 from __future__ import annotations

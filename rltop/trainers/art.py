@@ -1,6 +1,6 @@
-"""ART: several rows per step (training, validation, checkpoints), by `train/`, `val/` and `loss/`.
+"""ART: several rows per step (training, validation, checkpoints), with keys under `train/`, `val/` and `loss/`.
 
-The idle times of trainer and rollout workers are seconds, although they stand under `throughput/`.
+The idle times of trainer and rollout workers are seconds, although their keys start with `throughput/`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DIALECT = Dialect(
     name="ART",
     fingerprints=(Fingerprint(Algorithm.GRPO, any_of=_OWN, weight=36),),
     aliases=spellings(key_tables(__file__)["keys"]),
-    # Training and rollouts may run at the same time; then the two add up to more than the step.
+    # Training and rollouts may overlap; then their sum exceeds the step time.
     timing=TimingPlan(
         step_keys=("time/step_wall_s",),
         stages=(

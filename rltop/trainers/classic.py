@@ -1,7 +1,7 @@
 """Classic RL in simulators: Stable-Baselines3, RLlib, CleanRL, OpenAI Baselines, its monitor files, and Spinning Up.
 
-Their PPO is clipped and moves as robots' does, not as language models'; A2C, SAC, TD3 and DQN have neither a clip
-range nor a critic whose loss can be compared. Returns are per episode, and lengths count environment steps.
+Their PPO is clipped, but its metrics behave as in robotics, not as with language models; A2C, SAC, TD3 and DQN have
+no clip range and no comparable critic loss. Returns are per episode, and lengths count environment steps.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RLLIB = Dialect(
         Fingerprint(Algorithm.PPO, any_of=_any("cur_kl_coeff", "curr_kl_coeff"), weight=17),
         Fingerprint(Algorithm.PPO, any_of=_any("kl", "mean_kl_loss"), all_of=("time_this_iter_s",), weight=10),
         Fingerprint(Algorithm.SAC, any_of=_any("alpha_value", "alpha_loss", "target_entropy"), weight=16),
-        # Until 2020 the learner logged of SAC what it logs of DDPG; the settings stand beside it.
+        # Until 2020 the SAC learner logged the same keys as DDPG; only the logged settings tell them apart.
         Fingerprint(Algorithm.SAC, any_of=_SAC_SETTINGS, all_of=("time_this_iter_s",), weight=16),
         Fingerprint(Algorithm.A2C, all_of=("timesteps_total",), any_of=_any("policy_entropy"), weight=15),
         Fingerprint(
@@ -79,7 +79,7 @@ RLLIB = Dialect(
         *("time_since_restore", "timesteps_since_restore", "iterations_since_restore", "warmup_time"),
     ),
     training_keys=(*_EPISODES, "info/*", "learners/*"),
-    # The TensorBoard logger of Tune writes the same keys below a name of its own.
+    # The TensorBoard logger of Ray Tune puts `ray/tune/` in front of the same keys.
     prefixes=(("ray/tune/", ""),),
     traits=(TraitEvidence("has_critic", _any("vf_explained_var")),),
     misleading=(("info/learner/*actor_loss", _ACTOR), ("info/learner/*critic_loss", _CRITIC)),
@@ -118,7 +118,7 @@ BASELINES = Dialect(
             Algorithm.A2C, all_of=("nupdates", "policy_entropy", "value_loss"), none_of=("approxkl",), weight=14
         ),
         Fingerprint(Algorithm.UNKNOWN, any_of=_MEANS, weight=9),
-        # A file of one task: return, length and time of each episode.
+        # The monitor file of one environment: return, length and time of each episode.
         Fingerprint(Algorithm.UNKNOWN, all_of=("r", "l", "t"), none_of=("loss", "step"), weight=9),
     ),
     aliases=spellings(_TABLES["Baselines"]),

@@ -1,6 +1,6 @@
-"""Names that many loops use: what can be said of a file from no known trainer.
+"""Names that many training loops use, for files of unknown trainers.
 
-Only spellings whose meaning hardly varies stand here; everything else stays visible under its own key.
+It has only names whose meaning hardly varies; every other metric is shown under its own key.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ _NO_JUDGE = frozenset(Algorithm) - {Algorithm.REWARD}
 _ACCURACY = ("accuracy", "acc", "train_accuracy", "mean_accuracy")
 _DPO = ("rewards/accuracies", "rewards/accuracy", "rewards/margins", "dpo/*", "dpo_loss", "loss/dpo")
 _CHOSEN = ("chosen_reward", "chosen_rewards", "reward_chosen", "rewards_chosen", "rewards/chosen", "reward/chosen")
-"""Beside its rejected one: the two rewards that a loop of its own logs of each pair."""
+"""Reward of the chosen completions, as custom loops log it next to that of the rejected ones."""
 _SCORES = (
     *(("chosen_score", "rejected_score"), ("chosen_scores", "rejected_scores")),
     *(("positive_score", "negative_score"), ("Positive Score", "Negative Score")),
 )
-"""What a reward model gives to the two completions of a pair."""
+"""Scores that a reward model gives to the two completions of a pair."""
 _Q = ("q_loss", "qf_loss", "qf1_loss", "td_loss", "td_error", "q_values", "mean_q", "q_mean", "epsilon")
-"""Keys of DQN, SAC and their like, whose critic is no value function of PPO."""
+"""Keys of DQN, SAC and the like, whose critic is not PPO's value function."""
 _POLICY = (
     *("actor/*", "policy/*", "policy_loss", "loss/policy*", "objective/*", "rollout/*"),
     *("reward", "reward_mean", "kl", "entropy", "completions/*", "response_length*"),
 )
-"""Keys of a policy: a reward model that is trained beside them is not what the run is for."""
+"""Keys of a policy; with them, a reward model is only part of the run."""
 _NO_PAIRS = ("rm/*", "policy_loss", "actor/*", "completions/*", "acc_mean")
-"""Keys of a policy that samples, or of a reward model that learns from pairs."""
+"""Keys of a policy that samples, or of a reward model trained on pairs."""
 _CRITIC = ("value_loss", "critic_loss", "cri_loss", "Critic Loss", "vf_loss", "explained_variance")
 _CLIPPED = ("*clip*", "*kl*", "*KL*", "ratio", "ratio_mean", "importance_ratio", "ppo_*")
-"""Keys of an update that is kept near the policy before it. A2C, DDPG and others have a critic, and none of these."""
+"""Keys of an update kept close to the previous policy. A2C, DDPG and others have a critic, but none of these."""
 _STAGES: tuple[tuple[str, ...], ...] = (
     ("data", "load_data", "data_loading"),
     ("gen", "generate", "generation", "rollout", "rollouts", "sample", "sampling", "inference", "collect"),
@@ -44,12 +44,12 @@ _STAGES: tuple[tuple[str, ...], ...] = (
     ("train", "training", "update", "policy_update", "learn", "optimize"),
     ("sync", "sync_weights", "weight_sync", "broadcast"),
 )
-"""What loops call the stages of a step, in the order in which they run."""
+"""Names of the stages of a step, in the order in which they run."""
 _INSIDE = ("forward", "backward", "forward_backward", "optimizer", "optim")
 _SOMETIMES = ("eval", "evaluation", "validation", "val", "save", "checkpoint", "save_checkpoint")
 _TIMES = ("time/", "timing/", "timing_s/", "times/", "time_")
 _OFTEN_TOTALS = ("train", "training", "learn")
-"""With `_time` behind it, this is often the time since the beginning."""
+"""With the suffix `_time`, these are often the total time since the start."""
 
 
 def _stages() -> Iterable[Stage]:
@@ -93,10 +93,10 @@ DIALECT = Dialect(
         *spellings(_TABLES["loops"]),
         *(Alias(pattern, "success_frac", algorithms=_ROLLOUTS) for pattern in _ACCURACY),
         *(Alias(pattern, "dpo_accuracy", algorithms=_PAIRS) for pattern in _ACCURACY),
-        # A reward model that is the run itself, or one that is trained beside a policy.
+        # The reward model is the run itself, or is trained next to a policy (`rm/`).
         *spellings("{loss,grad_norm} REWARD | rm/{}"),
         *(alias._replace(algorithms=_NO_JUDGE) for alias in spellings("rm_{loss,grad_norm} | rm/{}")),
-        # Samples of the machine, as trackers name them; a key of each card is an instance of one metric.
+        # Hardware metrics, as trackers name them; the keys of several GPUs are instances of one metric.
         *spellings(_TABLES["machine"]),
     ),
     timing=TimingPlan(

@@ -1,7 +1,7 @@
-"""What a stream of keys is: whose spelling, which algorithm, which signals.
+"""Identifies a stream by its keys: trainer dialect, algorithm, signals.
 
-Pure: keys and first values in, an `Identity` out. Owns the choice between dialects
-and the inference of traits; the knowledge itself is data, one module per trainer.
+Pure: keys and first values in, an `Identity` out. Chooses the dialect and infers
+traits; the knowledge itself is data, one module per trainer.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from rltop.regex import regex
 from rltop.trainers import ALL, BASE, GENERIC
 
 SINGLE_UPDATE_ROWS = 10
-"""Rows with a clip fraction of exactly 0 that make a single update per rollout certain enough."""
+"""Rows with a clip fraction of exactly 0 needed to infer a single update per rollout."""
 
 NO_REFERENCE_ROWS = 10
-"""Rows with a reference KL of exactly 0 that mean that there is no reference model."""
+"""Rows with a reference KL of exactly 0 needed to infer that there is no reference model."""
 
 _ROUNDING = 1e-3
-"""Shares are summed and rounded in low precision: this far beyond a range is still in it."""
+"""Tolerance around a metric's range: shares are summed and rounded in low precision."""
 _CLOCK_ROWS = 5
 _CLOCK_GROWTH = 3.0
-"""Durations that grow on each of the first rows, evenly or to three times the first: time since the start."""
+"""A step time that grows on every one of the first rows, evenly or to over three times its first value, is a clock:
+the time since the start."""
 
 _PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
 _GROUP_RELATIVE = frozenset({Algorithm.GRPO, Algorithm.RLOO})
@@ -37,9 +38,9 @@ _ON_POLICY = 1e-6
 _EVALUATION, _REWARD = "val_score", "reward_mean"
 _STEADY = (_EVALUATION, _REWARD)
 _STALENESS = ("staleness_mean", "staleness_max")
-"""Trainers that have the keys in every mode log zeros where generation and training take turns."""
+"""Not evidence by presence alone: some trainers log them as zeros when generation and training alternate."""
 _MANY_ROWS = 10
-"""Rows on which one reward was logged, so that another that was logged once is no reward of the run."""
+"""If one reward key has this many values, a key with a single value is not taken for the run's reward."""
 _LARGEST_GROUP = 1024
 _AGENT = regex(r"(?i)(?:agent|player|opponent)[_/. -]?\w?\d*(?![a-z])")
 
@@ -49,15 +50,15 @@ def identify(
     samples: Mapping[str, Sequence[float]],
     meant: Mapping[str, str] | None = None,
 ) -> Identity:
-    """Say what a stream is from the keys of its first rows.
+    """Identify a stream by the keys of its first rows.
 
     Args:
-        samples: the first values of each key; NaN where a row did not log it. May lack keys.
-        meant: key → canonical name, as a person has said; empty: it is none.
+        samples: the first values of each key; NaN in rows that did not log it. Keys may be missing.
+        meant: key → canonical name, as the user has set it; "" means none.
 
     Returns:
-        The identity under the best-matching dialect; the generic one if none matches.
-        A key without any value says nothing of the algorithm.
+        The identity under the best-matching dialect, else under the generic one.
+        Keys without any value are no evidence for the algorithm.
     """
     dialect, algorithm = _best(keys)
     valued = [key for key in keys if key not in samples or not all(map(math.isnan, samples[key]))]
@@ -70,13 +71,13 @@ def identify(
 def with_keys(
     identity: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[float]] | None = None
 ) -> Identity:
-    """The same identity after new keys have come.
+    """Update an identity with new keys.
 
-    A dialect and algorithm that were recognised stay; where they were not, the new keys may settle them, as may late
-    evidence between kinds of run that look alike. What was inferred from values stays as it is.
+    A recognised dialect and algorithm stay. If they were not recognised, the new keys may settle them; late evidence
+    may also decide between algorithms whose first rows look alike. What was inferred from values stays.
 
     Returns:
-        The identity with the signals and traits of the new keys; `identity` itself where none is new.
+        The identity with the signals and traits of the new keys; `identity` itself if there are no new keys.
     """
     known = {signal.key for signals in identity.signals.values() for signal in signals}
     known.update(identity.keys)
@@ -97,10 +98,10 @@ def with_keys(
 
 
 def _steady(found: Identity, before: Identity) -> Identity:
-    """The identity with the evaluation and the reward that stood for all before still in front of later ones.
+    """`found`, with the evaluation and the reward that were primary before still in first place.
 
-    They are compared with the ones before them: those of another data set, or in another unit, are no history of
-    theirs, and what comes late may be a summary with one value.
+    Their values are compared with earlier ones. Another data set or unit would break that history, and a late key may
+    be a summary with a single value.
     """
     signals = dict(found.signals)
     for name in _STEADY:
@@ -113,7 +114,7 @@ def _steady(found: Identity, before: Identity) -> Identity:
 def _with_values_first(
     signals: Mapping[str, Sequence[Signal]], others: Iterable[str], samples: Mapping[str, Sequence[float]]
 ) -> dict[str, Sequence[Signal]]:
-    """The signals, where rewards that were logged once stand behind those that were logged on most rows."""
+    """The signals, with rewards that were logged only once after those logged on most rows."""
     rewards = signals.get(_REWARD, ())
     counts = {key: len(_finite(samples.get(key, ()))) for key in (*others, *(signal.key for signal in rewards))}
     if max(counts.values(), default=0) < _MANY_ROWS or all(counts[signal.key] > 1 for signal in rewards):
@@ -136,11 +137,11 @@ def _rebuilt(
 
 
 def _extended(identity: Identity, new: Sequence[str], samples: Mapping[str, Sequence[float]]) -> Identity:
-    """Add signals and traits of new keys, at the cost of the metrics that they touch."""
+    """Add the signals and traits of new keys; only the metrics that these affect are worked out again."""
     spelling = spelling_of(identity.dialect)
     touched = spelling.signals(new, identity.algorithm)
     for name, found in touched.items():
-        # Known signals stand in order of preference, equals in order of appearance: so they may be ranked again.
+        # Known signals are in order of preference, then of appearance, so they can be ranked again with the new ones.
         known = [signal.key for signal in identity.signals.get(name, ())]
         found[:0] = spelling.signals(known, identity.algorithm).get(name, [])
     traits = _with_evidence(identity.traits, identity.dialect, new)
@@ -150,14 +151,14 @@ def _extended(identity: Identity, new: Sequence[str], samples: Mapping[str, Sequ
     own = {name: found for name, found in signals.items() if any(spelling.find(one.key) for one in found)}
     found_now = _unclaimed(identity.dialect, identity.algorithm, new, own, samples)
     if any(name in signals for name in found_now):
-        # A metric that stood in already is looked up with all of its keys, as if they had come at once.
+        # A metric found this way before is looked up with all of its keys, as if they had come together.
         before = [signal.key for name in found_now for signal in signals.get(name, ())]
         found_now = _unclaimed(identity.dialect, identity.algorithm, (*dict.fromkeys(before), *new), own, samples)
     signals |= found_now
     keys = (*identity.keys, *new)
     signals = _as_meant(signals, keys, identity.meant)
     signals, refused = _possible(_counted(signals, samples), samples, identity.refused)
-    # What a metric stood for until one of the trainer's own keys came is open again.
+    # Keys that lost their metric to one of the trainer's own keys may be guessed again.
     lost = {one.key for found in identity.signals.values() for one in found}
     lost -= {one.key for found in signals.values() for one in found}
     guesses = _guesses(identity.dialect, keys if lost else new, signals, identity.meant)
@@ -168,7 +169,7 @@ def _extended(identity: Identity, new: Sequence[str], samples: Mapping[str, Sequ
 
 
 def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[float]]) -> Identity:
-    """The identity of all keys; `begun` has the dialect, the algorithm and what does not follow from keys."""
+    """The identity for all keys; `begun` has the dialect, the algorithm and what does not depend on keys."""
     ordered = tuple(dict.fromkeys(keys))
     dialect, algorithm = begun.dialect, begun.algorithm
     signals: dict[str, Sequence[Signal]] = {**in_order(spelling_of(dialect).signals(ordered, algorithm))}
@@ -199,7 +200,7 @@ def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[
 
 
 def _waiting(dialect: Dialect, signals: Mapping[str, Sequence[Signal]]) -> dict[str, Sequence[Signal]]:
-    """Signals where generation runs beside the training: what the loop takes to have rollouts is waiting."""
+    """The signals of an asynchronous run, where the loop's time to get rollouts is waiting, not generation."""
     found = dict(signals)
     generation = found.pop("time_gen", ())
     waits = [one._replace(metric=CATALOG["time_wait_data"]) for one in generation if one.key in dialect.waits]
@@ -217,11 +218,11 @@ def _unclaimed(
     known: Mapping[str, Sequence[Signal]],
     samples: Mapping[str, Sequence[float]],
 ) -> dict[str, Sequence[Signal]]:
-    """Signals of keys that the trainer's own file says nothing of, by names that many loops or one other trainer use.
+    """Signals of keys unknown to the dialect, by names of the generic dialect or of other trainers.
 
-    Loops built on a trainer log keys of their own beside its keys, and those of other trainers. They
-    stand in for metrics that the trainer does not log; a metric that it logs has no second opinion. MFU that stays
-    at 1 or below is a share, whatever that other trainer logs.
+    Loops built on a trainer log keys of their own, or another trainer's, next to its own. They are used only
+    for metrics that the trainer itself does not log. An MFU that never exceeds 1 is a fraction, whatever unit the other
+    trainer uses.
     """
     spelling = spelling_of(dialect)
     hidden = PatternSet(dialect.hidden)
@@ -248,13 +249,13 @@ def _shared() -> SharedSpelling:
     return SharedSpelling(dialect for dialect in ALL if dialect is not GENERIC)
 
 
-# -- what a person has said, and what words suggest --------------------------------------------------------------
+# -- meanings set by the user, and guesses ------------------------------------------------------------------------
 
 
 def _as_meant(
     signals: dict[str, Sequence[Signal]], keys: Collection[str], meant: Mapping[str, str]
 ) -> dict[str, Sequence[Signal]]:
-    """The signals with every key for the metric that a person has said it is, before all others; `""` is for none."""
+    """The signals with the keys that the user has assigned as each metric's first; `""` assigns a key to none."""
     here = [key for key in keys if key in meant] if meant else []
     if not here:
         return signals
@@ -297,7 +298,7 @@ def _joined(
     now: Mapping[str, Sequence[Signal]],
     signals: Mapping[str, Sequence[Signal]],
 ) -> dict[str, Sequence[Signal]]:
-    """Guesses of earlier and of new keys; what stands for a metric by now is none any more."""
+    """Earlier and new guesses, without keys that have become signals."""
     taken = {signal.key for found in signals.values() for signal in found}
     names = dict.fromkeys((*before, *now))
     joined = {
@@ -307,7 +308,7 @@ def _joined(
     return {name: found for name, found in joined.items() if found}
 
 
-# -- what values say of a name -----------------------------------------------------------------------------------
+# -- checks of values against names ------------------------------------------------------------------------------
 
 
 _OF_GROUPS = {f"{name}_frac": f"{name}_count" for name in ("all_good", "all_bad", "mixed_group")}
@@ -316,9 +317,9 @@ _OF_GROUPS = {f"{name}_frac": f"{name}_count" for name in ("all_good", "all_bad"
 def _counted(
     signals: dict[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]]
 ) -> dict[str, Sequence[Signal]]:
-    """The signals, shares of groups as counts where they are whole numbers that are more than 1 together.
+    """The signals; group shares become counts if their first values are integers whose maxima sum to more than 1.
 
-    rLLM logs the one or the other under the same keys, by version.
+    Depending on its version, rLLM logs shares or counts under the same keys.
     """
     primary = [signals[name][0] for name in _OF_GROUPS if name in signals]
     values = [[one.read(value) for value in _finite(samples.get(one.key, ()))] for one in primary]
@@ -336,7 +337,7 @@ def _counted(
 def _possible(
     signals: dict[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]], before: tuple[RefusedKey, ...]
 ) -> tuple[dict[str, Sequence[Signal]], tuple[RefusedKey, ...]]:
-    """The signals whose first values can be what their names say, and those refused so far."""
+    """The signals whose first values are plausible for their metric, and all keys refused so far."""
     refused = {(each.metric, each.key): each for each in before}
     for name, found in signals.items():
         for signal in found:
@@ -352,7 +353,7 @@ def _possible(
 
 
 def _impossible(signal: Signal, samples: Sequence[float]) -> float | None:
-    """The median of the first values, as logged, if it is outside the metric's range, or they are no durations."""
+    """The median logged value if it is outside the metric's range, or if a step time is a clock; else None."""
     metric = signal.metric
     is_time = metric.name == "time_step"
     if metric.low is None and metric.high is None and not is_time:
@@ -372,11 +373,11 @@ def _impossible(signal: Signal, samples: Sequence[float]) -> float | None:
     return None
 
 
-# -- whose spelling ----------------------------------------------------------------------------------------------
+# -- dialect and algorithm ---------------------------------------------------------------------------------------
 
 
 def _best(keys: Sequence[str]) -> tuple[Dialect, Algorithm]:
-    """The dialect and algorithm of the heaviest fingerprint that matches; of equals the first."""
+    """The dialect and algorithm of the matching fingerprint with the highest weight; the first of equals."""
     positions: dict[tuple[tuple[str, str], ...], dict[str, int]] = {}
     for fingerprint, dialect in _fingerprints():
         if dialect.prefixes not in positions:
@@ -393,7 +394,7 @@ def _fingerprints() -> tuple[tuple[Fingerprint, Dialect], ...]:
 
 
 def _positions(keys: Sequence[str], dialect: Dialect) -> dict[str, int]:
-    """Where each key first stands, as it is written and as the dialect's own file spells it."""
+    """The first position of each key, both as written and in the dialect's own spelling."""
     positions = dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
     written = tuple(written for written, _ in dialect.prefixes)
     if written and any(key.startswith(written) for key in keys):
@@ -404,7 +405,7 @@ def _positions(keys: Sequence[str], dialect: Dialect) -> dict[str, int]:
 
 
 def _late(identity: Identity, new: Sequence[str]) -> Algorithm | None:
-    """Another algorithm of the same dialect that new keys have proved, or None."""
+    """Another algorithm of the same dialect for which the new keys are evidence, or None."""
     candidates = [each for each in identity.dialect.fingerprints if each.is_late]
     if not candidates or all(each.algorithm is identity.algorithm for each in candidates):
         return None
@@ -472,9 +473,9 @@ def _values(name: str, signals: Mapping[str, Sequence[Signal]], samples: Mapping
 def _has_reference(
     algorithm: Algorithm, signals: Mapping[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]]
 ) -> bool:
-    """A KL to a reference is logged, and not as a column of zeros.
+    """Is a KL to a reference logged, and not just as zeros?
 
-    Some trainers log zeros where no reference model is loaded; a single zero means
+    Some trainers log zeros if no reference model is loaded; a few zeros mean
     nothing, because policy and reference start out equal.
     """
     if "kl_ref" not in signals or algorithm in _PREFERENCE:
@@ -484,9 +485,9 @@ def _has_reference(
 
 
 def _is_single_update(signals: Mapping[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]]) -> bool | None:
-    """Whether every rollout is used for one update only; None if the rows do not tell.
+    """Is every rollout used for a single update? None if the rows do not show it.
 
-    With one update the policy that is trained is the one that sampled: nothing is
+    With a single update the trained policy is the one that sampled, so nothing is
     clipped and the step KL is zero up to rounding, on every row.
     """
     clip = _values("clip_frac", signals, samples)
@@ -524,9 +525,9 @@ def _group_size_from_advantages(highest: Sequence[float], lowest: Sequence[float
     """Group size from the extremes of group-normalised advantages, or None.
 
     Rewards that are centred and divided by the unbiased standard deviation of their group of n cannot exceed (n -
-    1)/sqrt(n) (Samuelson's inequality), and reach it where exactly one completion of a group stands out. So the bound
-    gives n away, but only if it is really reached: here on at least three rows, by the same n to four digits, and never
-    exceeded on either side.
+    1)/sqrt(n) (Samuelson's inequality), and reach it when exactly one completion of a group differs from the others.
+    The maximum then determines n. It counts only if at least three rows reach it and it fits an integer n to four
+    digits; advantages on the other side must not exceed it.
     """
     extremes = [*highest, *(-value for value in lowest)]
     if len(highest) < 3 or not extremes:

@@ -7,7 +7,7 @@ from rltop.model import Algorithm
 
 _OWN = ("percentage", "lr")
 _OLD = ("percentage", "learning_rate")
-"""As of 2024, where a key that an algorithm does not use is null on every row."""
+"""Keys of 2024 versions, in which a key that the algorithm does not use is null on every row."""
 _PAIRS = ("rewards/accuracies", "rewards/margins", "rewards/chosen")
 
 DIALECT = Dialect(

@@ -1,4 +1,4 @@
-"""ms-swift: TRL's keys with speed and memory of its own beside them."""
+"""ms-swift: TRL's keys plus its own for speed and memory."""
 
 from __future__ import annotations
 

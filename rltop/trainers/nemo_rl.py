@@ -1,7 +1,7 @@
 """NeMo-RL: `train/…`, `performance/…`, `timing/train/…` and `validation/…` tags.
 
 `baseline_reward/pct_*` are per cent; `kl_penalty` is already divided by its coefficient;
-the gradient norm is a sum over microbatches where there are several.
+with several microbatches, the gradient norm is their sum.
 """
 
 from __future__ import annotations

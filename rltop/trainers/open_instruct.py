@@ -1,7 +1,7 @@
-"""open-instruct: `val/…` holds statistics of training, evaluations stand under `eval/`.
+"""open-instruct: `val/…` holds training statistics; evaluations are under `eval/`.
 
 `global_step` counts episodes, `training_step` is the step; utilisation is per cent; `objective/kl0_avg` to `kl3_avg`
-are four estimators of one KL, of which the third is positive and of low variance.
+are four estimators of the same KL, the third of which is positive and has low variance.
 """
 
 from __future__ import annotations

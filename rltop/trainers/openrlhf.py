@@ -1,8 +1,8 @@
-"""OpenRLHF: PPO and its critic-free relatives on Ray, and the offline trainers.
+"""OpenRLHF: PPO and critic-free methods on Ray, and the offline trainers.
 
-TensorBoard and W&B put `train/` in front of what the console prints; evaluations are written as `eval/…`. The KL to a
-reference is logged as zeros where there is no reference model. The tags of DPO and of reward models are the same until
-the first evaluation, which only a reward model follows up with the mean of its scores.
+TensorBoard and W&B keys are the console's with the prefix `train/`; evaluations are `eval/…`. The KL to the reference
+is logged as zeros if there is no reference model. DPO and reward-model runs log the same keys until the first
+evaluation: only a reward model then logs its mean score.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.SFT, all_of=("gpt_loss",), weight=30),
     ),
     aliases=spellings(key_tables(__file__)["keys"]),
-    # The step is the sum of the four while they take turns; in asynchronous runs it is wall time,
-    # generation runs beside the rest, and the sum is larger than the step.
+    # In synchronous runs the step is the sum of the four. In asynchronous runs it is wall time; generation overlaps
+    # the rest, and the sum exceeds the step.
     timing=TimingPlan(
         step_keys=("timing/step_total", "train/timing/step_total"),
         stages=tuple(

@@ -1,7 +1,7 @@
-"""prime-rl: a trainer and an orchestrator that write to one file.
+"""prime-rl: a trainer and an orchestrator that write to the same file.
 
-Both log `time/step`; the keys beside it tell which of the two a duration belongs to,
-and the two run at the same time, so the orchestrator's stages have a lane of their own.
+Both log `time/step`; the other keys of a row show which of the two it belongs to.
+They run concurrently, so the orchestrator's stages have their own lane.
 """
 
 from __future__ import annotations

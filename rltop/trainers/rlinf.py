@@ -1,9 +1,8 @@
 """RLinf: reasoning and agents as a pipeline of workers, and embodied policies in simulators.
 
-One file per run of the trainer, and one per rank of each worker group where asked for. The three runners name the same
-quantities alike below `train/`, `actor/training/` and `critic/training/`. `clipped_ratio` is the mean of the ratio
-after clipping, not a share; `entropy_loss` is the mean entropy; `rollout_train_kl` is a mean absolute difference of
-log-probabilities.
+One file per trainer run and, if configured, one per rank of each worker group. The three runners use the same names
+below `train/`, `actor/training/` and `critic/training/`. `clipped_ratio` is the mean of the ratio after clipping, not a
+fraction; `entropy_loss` is the mean entropy; `rollout_train_kl` is a mean absolute difference of log-probabilities.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ def _logged(aliases: Iterable[Alias]) -> Iterable[Alias]:
 
 _SOMETIMES = tuple(stages("time/{}", "save_checkpoint", "eval", fits_inside=True))
 
-# The workers run at the same time and wait for each other, and each duration holds its waiting: they
-# add up to more than the step and are drawn as lanes.
+# The workers run concurrently and each duration includes waiting for others, so the sum exceeds the step; they are
+# drawn as lanes.
 _LANES = TimingPlan(
     step_keys=("time/step",),
     stages=(
@@ -58,7 +57,7 @@ _LANES = TimingPlan(
     namespace=("time/",),
 )
 
-# One stage after the other; what the workers did in a stage is shown inside it, never added.
+# Sequential stages; what the workers did during a stage is shown inside it, not added.
 _STACK = TimingPlan(
     step_keys=("time/step",),
     stages=(
@@ -85,7 +84,7 @@ DIALECT = Dialect(
             none_of=(*_EPISODES, *_CRITIC),
             weight=42,
         ),
-        # The keys of the updates alone.
+        # Only the keys of the updates are there.
         Fingerprint(Algorithm.PPO, any_of=_UPDATES, all_of=("train/critic/value_loss",), none_of=_EPISODES, weight=10),
         Fingerprint(Algorithm.UNKNOWN, any_of=_UPDATES, weight=9),
     ),
@@ -117,4 +116,4 @@ EMBODIED = replace(
     ),
     timing=_STACK,
 )
-"""Embodied: simulators, a policy and its updates take turns."""
+"""Embodied: simulation, rollouts and updates alternate."""

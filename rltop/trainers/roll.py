@@ -1,7 +1,7 @@
-"""ROLL: keys that look like veRL's, with meanings of its own.
+"""ROLL: keys like veRL's, some with other meanings.
 
-`actor/policykl` is the signed step KL and `actor/approxkl` a squared estimator of the
-same; `critic/kl` is the KL in the reward; entropy stands under `critic/`.
+`actor/policykl` is the signed step KL and `actor/approxkl` a squared estimator of it;
+`critic/kl` is the KL in the reward; the entropy is under `critic/`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SkyRL: its own keys, and the tinker-like ones of its training backend."""
+"""SkyRL: its own keys, and the tinker-like keys of its training backend."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BACKEND: Dialect = replace(
     ),
     training_keys=("optim/kl_*", "optim/entropy", "skyrl.ai/*"),
 )
-"""A tinker-shaped run on SkyRL's backend."""
+"""A run with tinker's keys on SkyRL's backend."""
 
 _ROLLOUT = ("generate/avg_num_tokens", "reward/avg_raw_reward")
 _CRITIC = ("timing/critic_train", "critic/critic_loss", "critic/values_mean")

@@ -1,7 +1,7 @@
 """slime: three step axes (training, rollouts, evaluations) in one stream.
 
-`train/entropy_loss` is the mean entropy; `rollout/rewards` is normalised, the raw one
-beside it is what was earned; the mismatch is an absolute difference of log-probabilities, not a KL.
+`train/entropy_loss` is the mean entropy; `rollout/rewards` is normalised, `rollout/raw_reward` is the reward earned;
+the mismatch is an absolute difference of log-probabilities, not a KL.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.GRPO, any_of=_OWN, none_of=_CRITIC, weight=36),
     ),
     aliases=spellings(_TABLES["keys"]),
-    # The step is waiting plus training; the single passes lie inside the training time.
+    # The step is waiting plus training time; the forward passes are part of the training time.
     timing=TimingPlan(
         step_keys=("perf/step_time",),
         stages=(
@@ -46,7 +46,7 @@ DIALECT = Dialect(
 )
 
 # -- miles -------------------------------------------------------------------------------------------------------
-# A fork that kept slime's keys; it counts the policy versions of its samples and generates beside the training.
+# A fork with slime's keys; it also logs the policy versions of its samples, and generates during training.
 
 _MILES_OWN = (
     *("rollout/weight_version/*", "rollout/fully_async/*", "perf/fully_async/*", "%/perf/queue_length"),
@@ -54,7 +54,7 @@ _MILES_OWN = (
     *("perf/update_weights_implementation_time", "perf/finalize_and_resume_engines_time"),
 )
 
-# Versions count weight updates of the process, not steps: a step minus a version is no staleness.
+# Versions count the process's weight updates, not steps, so step minus version is not the staleness.
 MILES: Dialect = replace(
     DIALECT,
     name="miles",

@@ -1,8 +1,8 @@
-"""Telescope: group methods without a critic; a few scalars and everything else in tables.
+"""Telescope: group methods without a critic; a few scalars, everything else in tables.
 
-The trainer hands four scalars to W&B; what its own screen shows beside them (rewards, lengths, groups, discarded
-rollouts, the timeline) is computed from tables of samples and events, under the names used here. It logs neither a loss
-nor a clip fraction. Shares that end in `_pct` are per cent.
+The trainer sends four scalars to W&B. The other metrics (rewards, lengths, groups, discarded rollouts, timeline) are
+computed from its tables of samples and events, under the names that its own viewer uses. It logs neither a loss nor a
+clip fraction. Names ending in `_pct` are per cent.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ DIALECT = Dialect(
         ),
     ),
     aliases=spellings(key_tables(__file__)["keys"]),
-    # A step is waiting plus active time; the operations lie inside the active part. The inference
-    # side of a weight sync happens on other GPUs, beside whatever the trainer does.
+    # A step is waiting plus active time; the operations are part of the active time. The inference
+    # side of a weight sync runs on other GPUs, in parallel with the trainer.
     timing=TimingPlan(
         step_keys=("timing_step_total",),
         stages=(

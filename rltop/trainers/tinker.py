@@ -26,17 +26,17 @@ TIMING = TimingPlan(
         *stages("time/{}", "train", "train_step", _METRICS, parent=_OUTER),
         *stages("time/{}", "compute_kl_sample_train", "compute_post_kl", _SAVE, parent=_METRICS),
         *stages("time/{}", "save_checkpoint", parent=_SAVE),
-        # Of pairs and of examples, which are submitted ahead.
+        # DPO and SFT, which submit batches ahead.
         *stages("time/{}", "get_ref_logprobs", "submit_batch", "finish_batch"),
         *stages("time/{}", "step", parent="finish_batch"),
-        # Usually awaited before the step ends, but not while an evaluation runs.
+        # Usually finished within the step, but not while an evaluation runs.
         *stages("time/{}", "save_checkpoint_async", fits_inside=True),
     ),
     counts=("time/*:count",),
     statistics=("time/*:*", "time/sampling_time_*"),
     namespace=("time/",),
 )
-"""Nested wherever the trainer traces the enclosing call; without it a stage stands at the top."""
+"""A stage is nested if the trainer traces the enclosing call, else at the top level."""
 
 DIALECT = Dialect(
     name="tinker",

@@ -1,7 +1,7 @@
-"""transformers: the Trainer that TRL, LLaMA-Factory and others build on, where it logs nothing but its own keys.
+"""transformers: the Trainer under TRL, LLaMA-Factory and others, for logs with no keys but its own.
 
-A loss, a learning rate and an epoch say that it trains, and not who called it: no trainer on top of it is claimed.
-The trainer that verifiers had (0.1.8 and 0.1.9) is another on top of it, with keys of its own.
+A loss, a learning rate and an epoch show that it is used, not by which trainer, so none is named.
+The trainer of verifiers (0.1.8 and 0.1.9) also builds on it, with keys of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rltop.trainers import trl
 _TABLES = key_tables(__file__)
 
 _SAMPLES = ("*reward*", "*advantage*", "rollout/*", "policy_loss", "loss/policy*")
-"""Keys of somebody's own trainer of a policy on top of it."""
+"""Keys of a custom policy trainer built on it."""
 FINGERPRINTS = (
     Fingerprint(Algorithm.SFT, all_of=("loss", "learning_rate", "epoch"), none_of=_SAMPLES, weight=6),
     Fingerprint(Algorithm.UNKNOWN, all_of=("epoch",), any_of=("eval_loss", "eval_runtime", "train_runtime"), weight=3),

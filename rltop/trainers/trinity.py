@@ -1,8 +1,8 @@
-"""Trinity-RFT: an explorer that generates and a trainer that learns, each with steps of its own.
+"""Trinity-RFT: an explorer that generates and a trainer that learns, each counting its own steps.
 
-The trainer's keys are veRL's, with `time/` for `timing_s/`; the explorer has its own.
-Completions are padded to the longest of the batch, so the logged clip ratio of lengths is
-at least one completion in every batch and says nothing about truncation: it is left out.
+The trainer logs veRL's keys with `time/` instead of `timing_s/`; the explorer has its own.
+Completions are padded to the longest of the batch, so the logged clip ratio of lengths counts
+at least one completion in every batch and does not show truncation: it is left out.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _GROUPS = ("experience_pipeline/group_advantages/*",)
 _PAIRS = ("actor/chosen_reward", "actor/dpo_loss", "actor/accuracy_mean")
 
 _STEP_KEYS = ("time/train_step", "time/step", "explorer/time/wait_explore_step", "time/wait_explore_step")
-"""An explorer logs no duration of its step but the wait for its rollouts, which is all that it takes."""
+"""The explorer's only step time is its wait for rollouts, which is all it does in a step."""
 
 _VERL_ONLY = ("fully_async/", "gdpo/", "mismatch/", "rollouter/", "timing/", "train/", "val-", "val/")
-"""Beginnings of veRL's keys that this trainer never logs: other trainers of veRL, its validation, old versions."""
+"""Prefixes of veRL keys that this trainer never logs: of other veRL trainers, its validation, old versions."""
 
 
 def _renamed(aliases: Iterable[Alias]) -> Iterable[Alias]:
-    """Aliases of veRL in this trainer's spelling, without what its padding makes meaningless."""
+    """Adapt veRL's aliases to this trainer's spelling, and drop those that padding makes meaningless."""
     for alias in aliases:
         if not alias.pattern.endswith("/clip_ratio") and not alias.pattern.startswith(_VERL_ONLY):
             yield alias._replace(pattern=alias.pattern.replace("timing_s/", "time/", 1))
@@ -74,7 +74,7 @@ _STAGES = (
         per_token_key="timing_per_token_ms/{}",
     ),
     *stages("time/{}", "sync_weight", "save_checkpoint", is_outside=True),
-    # The explorer's: samples run at the same time, so their means stand beside each other.
+    # The explorer's stages: samples run concurrently, so their means are drawn as lanes.
     Stage("explorer/time/wait_explore_step", name="wait for rollouts"),
     Stage("time/wait_explore_step", name="wait for rollouts"),
     Stage("rollout/time/task_execution/mean", name="mean task", parent="wait for rollouts", lane=1),
@@ -87,7 +87,7 @@ _STAGES = (
 
 
 def _shared(stage: Stage, part: str) -> Stage:
-    """The same stage where the parts share a W&B run and put their own names in front."""
+    """The same stage with a part's prefix, for parts that share a W&B run."""
     per_token_key = f"{part}/{stage.per_token_key}" if stage.per_token_key else ""
     return stage._replace(pattern=f"{part}/{stage.pattern}", per_token_key=per_token_key)
 
@@ -97,7 +97,7 @@ _PARTS = ("trainer", "explorer")
 _TIMING = TimingPlan(
     step_keys=(*_STEP_KEYS, *(f"{part}/{key}" for part in _PARTS for key in _STEP_KEYS)),
     stages=(*_STAGES, *(_shared(stage, part) for part in _PARTS for stage in _STAGES)),
-    # Spans over several steps, and statistics over samples.
+    # Intervals that cover several steps, and statistics over samples.
     statistics=tuple(
         f"{part}{pattern}"
         for part in ("", *(f"{part}/" for part in _PARTS))
@@ -124,14 +124,14 @@ DIALECT = Dialect(
         ),
         Fingerprint(Algorithm.SFT, any_of=_TRAINER, all_of=("actor/sft_loss",), none_of=("actor/pg_loss",), weight=42),
         Fingerprint(Algorithm.GRPO, any_of=_GROUPS, weight=41),
-        # tinker times a `train_step` too.
+        # tinker logs `train_step`, too.
         Fingerprint(
             Algorithm.UNKNOWN,
             any_of=(*_TRAINER, *_EXPLORER),
             none_of=("env/*/reward/total", "optim/kl_sample_train_*"),
             weight=36,
         ),
-        # A part of the explorer's keys alone: its wait, or evaluations over k runs of a task.
+        # Only some of the explorer's keys: its wait, or evaluations over k runs of a task.
         Fingerprint(Algorithm.UNKNOWN, any_of=_ALONE, weight=6),
         Fingerprint(Algorithm.UNKNOWN, all_of=("rollout/%/mean", "time/eval"), weight=6),
     ),

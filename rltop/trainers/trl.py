@@ -1,7 +1,7 @@
 """TRL: GRPO, RLOO, PPO, DPO, KTO, reward models and SFT on the transformers Trainer.
 
-Keys are flat, with an `epoch` beside the step; the same keys appear as `train/…`
-and `eval/…` in TensorBoard and the trackers.
+Keys are flat, with an `epoch`; in TensorBoard and the trackers the same
+keys are `train/…` and `eval/…`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _TABLES = key_tables(__file__)
 FINGERPRINTS = (
     Fingerprint(Algorithm.PPO, all_of=("objective/kl", "policy/approxkl_avg", "loss/value_avg"), weight=24),
     Fingerprint(Algorithm.RLOO, all_of=("objective/kl", "policy/approxkl_avg"), none_of=("loss/value_avg",), weight=23),
-    # Both trainers write the same keys. RLOO subtracts the KL from the reward, so it logs
-    # the KL before the reward; GRPO puts it into the loss and logs it after. `loss` first
-    # rules out files with sorted keys, lengths first rules out a start between generations.
+    # Both trainers log the same keys. RLOO subtracts the KL from the reward, so it logs
+    # the KL before the reward; GRPO adds it to the loss and logs it after the reward. `loss` first
+    # rules out files with sorted keys; lengths next rule out a log that starts between generations.
     Fingerprint(Algorithm.RLOO, in_order=("loss", "completions/mean_length", "kl", "reward"), weight=22),
     Fingerprint(
         Algorithm.GRPO,
@@ -26,7 +26,7 @@ FINGERPRINTS = (
     ),
     Fingerprint(Algorithm.GRPO, all_of=("reward", "reward_std", "completion_length"), weight=20),
     Fingerprint(Algorithm.GRPO, any_of=("clip_ratio/region_mean", "clip_ratio/low_mean"), weight=18),
-    # All that is left of it where the metrics are the user's own.
+    # The only keys left if a user logs other metrics.
     Fingerprint(Algorithm.GRPO, any_of=("profiling/Time taken: GRPOTrainer.*",), weight=6),
     Fingerprint(Algorithm.RLOO, any_of=("profiling/Time taken: RLOOTrainer.*",), weight=6),
     Fingerprint(Algorithm.DPO, all_of=("rewards/accuracies",), weight=20),
@@ -40,7 +40,7 @@ FINGERPRINTS = (
     Fingerprint(Algorithm.REWARD, all_of=("margin", "mean_reward", "accuracy"), weight=20),
     Fingerprint(Algorithm.REWARD, all_of=("min_reward", "mean_reward", "max_reward", "epoch"), weight=19),
     Fingerprint(Algorithm.SFT, all_of=("loss", "mean_token_accuracy"), weight=12),
-    # A log of which only a few keys were kept: of the trainers with an epoch, those that sample log a reward.
+    # A log in which few keys were kept: among trainers that log an epoch, those that sample log a reward.
     Fingerprint(
         Algorithm.GRPO,
         all_of=("epoch", "reward"),
@@ -95,4 +95,4 @@ ASYNC = replace(
         namespace=_TIMING.namespace,
     ),
 )
-"""The asynchronous trainer, whose `kl` is taken from the policy that sampled, not from a reference model."""
+"""The asynchronous trainer; its `kl` is measured against the policy that sampled, not against a reference model."""

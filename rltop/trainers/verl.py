@@ -1,7 +1,7 @@
 """veRL: PPO and group methods at scale, and the trainers that kept its keys.
 
-Versions differ in what they log and in what a key means; where the meaning of one key changes (truncation in the
-trainer that became the default with 0.9), a variant of the dialect leaves it out instead of reading it wrongly.
+Versions differ in which keys they log and in what they mean. Where a meaning changed (truncation, in the trainer that
+became the default with 0.9), a variant of the dialect leaves the key out instead of misreading it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _CRITIC = (
     *("critic/values/mean", "critic/value/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/vpred_mean"),
     *("critic/lr(1e-4)", "timing_s/update_critic", "timing/update_critic"),
 )
-"""Keys that only a trained value function of this trainer leaves."""
+"""Keys that only a trained value function of this trainer logs."""
 _CRITIC_ANYWHERE = ("critic/lr", "critic/loss")
-"""Keys of a critic that loops of other kinds have too: they count beside keys of this trainer's own."""
+"""Critic keys that other loops log, too: they count only together with this trainer's own keys."""
 _OWN = ("actor/pg_loss", "actor/ppo_kl", "critic/advantages/mean", "critic/score/mean", "timing_s/step")
 _UPDATE = ("actor/pg_loss", "actor/ppo_kl", "actor/grad_norm", "timing_s/update_actor", "critic/advantages/mean")
 _V1 = ("training/off_policy/trajectory_staleness/%", "training/off_policy/trajectory_spans/%")
@@ -62,7 +62,7 @@ _TRUNCATION = spellings(_TABLES["truncation"])
 
 
 def _correction(prefixes: str) -> str:
-    """What stands below `rollout_corr/`; the prefix depends on mode and version."""
+    """The table of keys below `rollout_corr/`; the prefix depends on mode and version."""
     return _TABLES["correction"].replace("{at}", prefixes)
 
 
@@ -86,7 +86,7 @@ _SLOWEST = (
     Stage(f"{_AGENT}/compute_score/mean", name="mean rollout: score", parent="gen", lane=2),
     Stage("timing_s/generate_sequences", name="inference engine", parent="gen", lane=3),
 )
-"""Statistics over rollouts, shown beside `gen`: they run at the same time and never stack."""
+"""Statistics over concurrent rollouts, drawn as lanes of `gen`; they never add up."""
 
 _TIMING = TimingPlan(
     step_keys=("timing_s/step", "perf/time_per_step"),
@@ -103,7 +103,7 @@ _TIMING = TimingPlan(
         *_stages("param_sync", "switch_to_rollout", "dump_rollout_generations"),
         *_stages("testing", fits_inside=True),
         *_stages("stop_profile", is_outside=True),
-        # As spelled in 2024, without a time of the step.
+        # The spelling of 2024, without a step time.
         *stages("timing/{}", "gen", "ref", "values", "adv", "update_critic", "update_actor", "testing"),
     ),
     counts=(
@@ -149,7 +149,7 @@ PADDED = (
     ("response_length_non_aborted/clip_ratio", _PADDED),
     ("prompt_length/clip_ratio", _PADDED_PROMPTS),
 )
-"""What a clip ratio of lengths is where batches are padded to their longest member."""
+"""The meaning of length clip ratios when batches are padded to their longest member."""
 
 V1 = replace(
     DIALECT,
@@ -159,15 +159,15 @@ V1 = replace(
     fingerprints=tuple(fp for pattern in _V1 for fp in _fingerprints(30, (pattern,))),
     aliases=tuple(alias for alias in DIALECT.aliases if alias not in _TRUNCATION),
 )
-"""The trainer that is the default since 0.9: it pads to the longest completion of the
-batch, so the logged clip ratio is at least one completion in every batch and says nothing
-about truncation."""
+"""The default trainer since 0.9. It pads to the longest completion of the batch, so the
+logged clip ratio counts at least one completion in every batch and does not show
+truncation."""
 
 
 # -- EasyR1 ------------------------------------------------------------------------------------------------------
-# veRL for vision-language models, with an outer loop and a metric file of its own. Completions are padded to the
-# length that is set, so the clip ratio of lengths is truncation; `reward/…` are what a reward function returns, of
-# which `overall` is the reward; `pg_clipfrac_higher` counts tokens that the ordinary bound clips, on either side.
+# veRL for vision-language models, with its own outer loop and metric file. Completions are padded to the configured
+# length, so the clip ratio of lengths does show truncation; `reward/…` are the outputs of a reward function, `overall`
+# being the reward; `pg_clipfrac_higher` counts tokens clipped by the ordinary bound on either side.
 
 _EASYR1_OWN = (
     "val/reward_score",
@@ -185,7 +185,7 @@ _EASYR1_NEVER = (
     *("rollouter/", "timing/", "timing_s/agent", "timing_per_token/", "tool_call", "train/", "training/", "val-"),
     *("reward/", "val/", "*/group", "group"),
 )
-"""Beginnings of veRL's keys that this trainer never logs, or means otherwise."""
+"""Prefixes of veRL keys that this trainer never logs, or logs with another meaning."""
 
 
 EASYR1: Dialect = replace(
@@ -204,8 +204,8 @@ EASYR1: Dialect = replace(
 
 
 # -- rLLM --------------------------------------------------------------------------------------------------------
-# Agents on veRL or on tinker; keys of its own for groups, advantages and episodes beside those of the backend. They
-# name the role of an agent (`reward/solver/mean`); a run with one calls it `default` or by its class. On tinker,
+# Agents on veRL or on tinker; its own keys for groups, advantages and episodes next to those of the backend. They
+# contain the role of an agent (`reward/solver/mean`), which is `default` or its class in a single-agent run. On tinker,
 # `kl_sample_train_v1` is a mean absolute difference of log-probabilities, and `v2` half its square.
 
 _RLLM_OWN = (
