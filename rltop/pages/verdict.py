@@ -7,18 +7,20 @@ own, and what to look at next is `chain`'s.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
 from rltop import units
-from rltop.model import Event, Label, Level, Signal, Verdict, VerdictState
+from rltop.model import Event, Label, Level, Signal, Unit, Verdict, VerdictState
 from rltop.pages.alerts import as_known, origin, paint_events, rule_name, standing_verdict
 from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.key_metrics import MetricRow, change_cell, row_sign, value_cell
 from rltop.pages.metric import read_statistics
 from rltop.pages.page import Acknowledge, Ask, Effect, Moment, Open, Page, Push, Redraw, Say, SetRule
 from rltop.pages.signals import catalogue_title, evidence_parts, primary, rate_jumped, read_signal, signal_of
+from rltop.regex import regex
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import (
@@ -26,7 +28,6 @@ from rltop.rows.rows import (
     RowBuilder,
     Target,
     TargetKind,
-    clip,
     clip_middle,
     labelled_rows,
     rule_row,
@@ -60,7 +61,7 @@ class VerdictView(Struct):
         chain: what to look at next, and what moved when; None where the rule does not stand.
         events: what happened with this rule, newest first.
         stream: the stream of the run that it is about; "" is the main one.
-        thresholds: those of the rule, or of the part that speaks, in words.
+        condition: that of the rule, or of the part that speaks, as far as it concerns the alert.
         causes: likely ones, but for a change of the learning rate where it only decays or warms up.
     """
 
@@ -72,7 +73,7 @@ class VerdictView(Struct):
     stream: str = ""
     is_muted: bool = False
     is_acknowledged: bool = False
-    thresholds: str = ""
+    condition: str = ""
     causes: tuple[str, ...] = ()
 
 
@@ -94,7 +95,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
         events=as_known(snapshot, events[::-1]),
         stream=snapshot.role,
         is_muted=rule in snapshot.part.judging.muted,
-        thresholds="" if spec is None else threshold_words(snapshot, spec, verdict),
+        condition="" if spec is None else raised_when(snapshot, spec, verdict),
     )
     if verdict is None or snapshot.step is None:
         return empty
@@ -202,13 +203,12 @@ def _paint_rule(view: VerdictView, rule: str, width: int, glyphs: Glyphs) -> lis
     if rule not in registry.NAMED or view.stream:
         return []
     builder = RowBuilder(width, glyphs).add(" ").left("rule", _LABEL, "dim")
-    words = f"{rule}: {view.thresholds}" if view.thresholds else rule
-    builder.add(clip(words, max(8, width - 44)), "text", Target(TargetKind.RULE, rule))
-    return [builder.add("   set thresholds, mute", "dim").row()]
+    builder.add(rule, "text", Target(TargetKind.RULE, rule)).add("   set thresholds, mute", "dim")
+    return [builder.row(), *_paragraph("", view.condition, width, glyphs, lines=3)]
 
 
-def _paragraph(label: str, text: str, width: int, glyphs: Glyphs) -> list[Row]:
-    return labelled_rows(label, _LABEL, Label.of(text).display, width, glyphs)
+def _paragraph(label: str, text: str, width: int, glyphs: Glyphs, lines: int = 6) -> list[Row]:
+    return labelled_rows(label, _LABEL, Label.of(text).display, width, glyphs, lines=lines)
 
 
 def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
@@ -290,29 +290,53 @@ def own_of(snapshot: Snapshot, rule: str) -> Mapping[str, tuple[Said, RuleScope]
     return own_rules_of(snapshot.run.path.raw, snapshot.run.own_rules).get(rule, {})
 
 
-def threshold_words(snapshot: Snapshot, spec: RuleSpec, verdict: Verdict | None = None) -> str:
-    """Those of the levels, and those of one's own: `warn 8 (yours, default 5), crit 50`.
+def raised_when(snapshot: Snapshot, spec: RuleSpec, verdict: Verdict | None = None) -> str:
+    """The condition of a rule with the thresholds as they hold: `more than 25 % (costs) of the step time: WARN`.
 
     Args:
-        verdict: of the rule; what it has crossed comes first where that is another one: `rise 2 × baseline, warn 0.7`.
+        verdict: of the rule; of the condition then what names the line that it crossed, else what names its level.
     """
     found = thresholds_of(snapshot, spec)
-    shown = [one for one in found if one.scope is not None or one.name in _LEVELS] or found[:2]
-    line, base = (None, None) if verdict is None else (verdict.threshold, verdict.baseline)
-    crossed = ""
-    if line is not None and base is not None and not any(_is_factor(one.value, line, base) for one in shown):
-        crossed = next(
-            (f"{one.name} {one.value:g} × baseline, " for one in found if _is_factor(one.value, line, base)), ""
-        )
-    return crossed + ", ".join(
-        f"{one.name} {one.value:g}" + (f" (yours, default {one.usual:g})" if one.scope is not None else "")
-        for one in shown
-        if not crossed.startswith(f"{one.name} ")
-    )
+    text = words_of(spec.id).condition
+    if verdict is not None:
+        line, base = verdict.threshold, verdict.baseline
+        lines = [] if line is None else [line, line / base] if base else [line]
+        crossed = [one.name for one in found if any(math.isclose(one.value, each, rel_tol=1e-6) for each in lines)]
+        of_levels = [name for name in crossed if name.rpartition("_")[2] in _LEVELS]
+        text = _concerning(verdict.level.word.upper(), of_levels or crossed, text)
+    named, unit = {one.name: one for one in found}, spec.evidence.unit
+    text = _NAMED.sub(lambda place: _worded(named.get(place[1]), unit, *place.groups()), text)
+    text = text.replace("`", "").rstrip(".;")
+    rest = (one for one in found if one.scope is not None and f"({one.name}, yours" not in text)
+    return "; ".join([text, *(f"{one.name} {one.value:g} (yours, default {one.usual:g})" for one in rest)])
 
 
-def _is_factor(value: float, line: float, base: float) -> bool:
-    return math.isclose(value * base, line, rel_tol=1e-6)
+def _concerning(level: str, crossed: Sequence[str], condition: str) -> str:
+    """What of a condition names a line that was crossed, or else a level."""
+    clauses = _CLAUSE.split(condition)
+    of_line = {one for one in clauses if any(f"`{name}`" in one for name in crossed)}
+    of_level = {one for one in clauses if level in one}
+    named = {one for one in clauses if "`" in one}
+    chosen = of_line & of_level or (of_line and of_line | of_level) or of_level & named or of_level or named
+    end = regex(f"(: {level})(?=[,;.]| unless| [(]).*")
+    return "; ".join(end.sub(r"\1", one).rstrip(".;") for one in clauses if one in chosen or not chosen)
+
+
+_CLAUSE = regex(r"(?<=\.)\s+(?![^(]*\))|(?<=;)\s+(?!or |[^(]*\))(?=(?:[^;.]|\.\d)*`)")
+"""Behind a sentence, or a semicolon before one more threshold; not within brackets."""
+_NAMED = regex(r"`(\w+)`(×?)(?= ?(\w*))")
+"""A threshold in a condition, and what its number means there."""
+
+
+def _worded(one: Threshold | None, unit: Unit, name: str, times: str, after: str) -> str:
+    if one is None:
+        return name
+    is_part = 0.0 < one.value < 1.0 and (after == "of" or (unit is Unit.FRACTION and not times and after != "nats"))
+    number = f"{100.0 * one.value:g} %" if is_part else re.sub(r"e\+?(-?)0", r"e\1", f"{one.value:g}")
+    seconds = " s" if name.endswith("_s") and after != "seconds" else ""
+    said = [] if after == name else [name]
+    said += [] if one.scope is None else ["yours", f"default {one.usual:g}"]
+    return f"{number.replace('-', units.MINUS)}{times}{seconds} ({', '.join(said)})".removesuffix(" ()")
 
 
 class RuleMenuPage(Page):
@@ -339,7 +363,9 @@ class RuleMenuPage(Page):
         rows += [rule_row(width, glyphs), *self._choices(snapshot, verdict, width, glyphs), Row(())]
         found = thresholds_of(snapshot, self._spec)
         table = Table(_COLUMNS, found, target=lambda one: _choice(one.name), sign=lambda one: (" ", "text"))
-        return [*rows, *(paint_table(table, width, glyphs) if found else ())]
+        rows += paint_table(table, width, glyphs) if found else ()
+        text = raised_when(snapshot, self._spec)
+        return [*rows, Row(()), *labelled_rows("in full", _MARGIN, text, width, glyphs, lines=40)]
 
     def _numbers(self, snapshot: Snapshot, verdict: Verdict | None) -> Iterator[tuple[str, str]]:
         key = verdict.key if verdict is not None and verdict.key else ""
@@ -353,7 +379,7 @@ class RuleMenuPage(Page):
             shown = [found[name] for name in _RANGE if name in found]
             values = "   ".join(f"{one.name} {one.value} {one.unit}".strip() for one in shown)
             yield "this run", f"{Label.of(key).display}   {values}"
-        yield "raised when", words_of(self._spec.id).condition
+        yield "raised when", raised_when(snapshot, self._spec, verdict)
 
     def _choices(self, snapshot: Snapshot, verdict: Verdict | None, width: int, glyphs: Glyphs) -> Iterator[Row]:
         is_muted = self.rule in snapshot.part.judging.muted
@@ -419,9 +445,8 @@ def _choice(name: str) -> Target:
     return Target(TargetKind.CHOICE, name)
 
 
-_TITLES = {"warn": "warn at", "crit": "critical at", "info": "info at"}
 _COLUMNS: Sequence[Column[Threshold]] = (
-    Column("threshold", lambda one: (_TITLES.get(one.name, one.name), "text"), Fit.NAME, least=12),
+    Column("threshold", lambda one: (one.name, "text"), Fit.NAME, least=12),
     Column("now", lambda one: (f"{one.value:g}", "value" if one.scope is None else "note"), least=8),
     Column("default", lambda one: (f"{one.usual:g}", "dim"), least=8),
     Column("set for", lambda one: ("" if one.scope is None else one.scope.words, "note"), Fit.TEXT, least=12),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 from collections.abc import Sequence
 from copy import copy
@@ -26,9 +27,10 @@ from rltop.pages.run_entry import read_entry
 from rltop.pages.signals import beginning_of, read_signal, signal_of
 from rltop.pages.stages import BESIDE
 from rltop.pages.timing import build_timing_page, paint_timing
-from rltop.pages.verdict import build_verdict, paint_verdict
+from rltop.pages.verdict import build_verdict, paint_verdict, raised_when
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import Row, TargetKind
+from rltop.rules.registry import DOCUMENTED, NAMED
 from rltop.run.snapshot import Snapshot
 
 
@@ -491,6 +493,32 @@ def test_the_value_that_was_judged_stands_in_its_row() -> None:
     text = text_of(paint_overview(build_overview(past), 160, 50, UNICODE))
     assert "31.0 % @100" in text
     assert "clip fraction 31.0 %, as of step 100; clip fraction 0 % at 105" in text
+
+
+def test_the_row_of_a_rule_names_the_threshold_that_the_level_goes_by() -> None:
+    snapshot = Snapshot(_of_300_steps())
+    for rule, more, said in (
+        ("P16", {}, "more than 25 % (costs) of the step time: WARN"),
+        ("P16", {"level": Level.INFO}, "More than 8 % (info) of the step time: INFO"),
+        ("O1", {"level": Level.CRIT, "threshold": 1e8}, "above 1e8 (absurd_crit) in 2 of 3: CRIT"),
+        ("O6", {"level": Level.CRIT}, "above 40 % (alone_crit), or above 20 % (crit) with a consequence: CRIT"),
+        ("T3", {"level": Level.CRIT, "threshold": 50.0, "baseline": 500.0}, "below 10 % (crit) of its baseline: CRIT"),
+        (
+            "P1",
+            {},
+            "Step time without checkpoint and validation above 1.3× (warn) the baseline in 5 of 8 records: WARN",
+        ),
+        ("X1", {}, "Verdicts of 3 (families) of these families began or escalated within 5 records: "),
+    ):
+        assert raised_when(snapshot, NAMED[rule], a_verdict(rule, **more)).startswith(said), rule
+    nameless = []
+    for spec in DOCUMENTED:
+        for level in (Level.INFO, Level.WARN, Level.CRIT):
+            text = raised_when(snapshot, spec, a_verdict(spec.id, level=level))
+            assert "`" not in text
+            if spec.thresholds and not spec.is_fact and not {*re.findall(r"\((\w+)\)", text)} & {*spec.thresholds}:
+                nameless.append(f"{spec.id} {level.word}")
+    assert nameless == ["O5 info", "E1 info", "M8 info", "U1 info", "U1 crit"], "what goes by no threshold"
 
 
 def test_the_evidence_of_an_alert_names_its_key_once() -> None:
