@@ -512,8 +512,8 @@ class LearningRateChange(Detector):
         return finding
 
     def headline(self, finding: Finding) -> str:
-        ratio = finding.extra[0]
-        how = f"{number(ratio)}× higher" if ratio > 1 else f"{number(1 / ratio)}× lower"
+        before, ratio = finding.baseline or 0.0, finding.extra[0]
+        how = f"{number(ratio)}× higher" if ratio > 1 else f"{number(before / finding.value)}× lower"
         unseen = ", highest in this run" if finding.level >= WARN else ""
         if finding.words:
             unseen = "; optimiser unstable within a few records"

@@ -156,7 +156,7 @@ def freeze(
     if is_within and is_positive and spread:
         # What is noisy by factors is near 0 within two spreads, however far it has fallen.
         noise = MAD_TO_SIGMA * mad_of([math.log(one) for one in before])
-        is_within = abs(math.log(finding.value / level)) <= _DEPARTED * noise
+        is_within = _log_distance(finding.value, level) <= _DEPARTED * noise
     if is_within or level == finding.value:
         # What is wrong is not that it left its level: there is none to come back to.
         return None
@@ -250,6 +250,11 @@ def loads_before(recent: Sequence[Observation], since: int) -> Loads:
     """What a step had to do before an alert: the median of each load that is logged, by canonical name."""
     befores = ((name, JudgedValue(name).split(recent, since)[0]) for name in LOADS)
     return tuple([(name, median_of(before)) for name, before in befores if len(before) >= LEAST_VALUES])
+
+
+def _log_distance(value: float, level: float) -> float:
+    """Of two positive numbers; infinite where their ratio is no float."""
+    return abs(math.log(ratio)) if (ratio := value / level) else math.inf
 
 
 SETTLED_AFTER = 30
@@ -415,7 +420,7 @@ class Departure(Standing):
         start = self.before.value if start is None else start
         if not self.before.is_positive:
             return abs(value - start)
-        return abs(math.log(value / start)) if value > 0.0 < start else math.inf
+        return _log_distance(value, start) if value > 0.0 < start else math.inf
 
     def observe(self, context: RuleContext) -> None:
         """Take a record in, and keep the frozen level known to the other rules."""
@@ -578,13 +583,12 @@ class Departure(Standing):
         distance, is_ratio = abs(value - level), self.before.is_positive and held[0] > 0.0 < level
         # More than half of the values lie within the middle half, so that no deviation is above its width.
         low, high = held[len(held) // 4], held[len(held) // 4 + len(held) // 2]
-        if distance > _NOISY * (high - low) and not (
-            is_ratio and abs(math.log(value / level)) <= _NOISY * math.log(high / low)
-        ):
+        apart = _log_distance(value, level) if is_ratio else math.inf
+        if distance > _NOISY * (high - low) and not (is_ratio and apart <= _NOISY * _log_distance(high, low)):
             return False
         if distance <= SPREADS * MAD_TO_SIGMA * mad_of(held):
             return True
-        return is_ratio and abs(math.log(value / level)) <= SPREADS * MAD_TO_SIGMA * mad_of(list(map(math.log, held)))
+        return is_ratio and apart <= SPREADS * MAD_TO_SIGMA * mad_of(list(map(math.log, held)))
 
     def goes_on(self, earlier: Standing) -> bool:
         """Take over where an earlier alert began, if what that was compared with still counts, not where it settled."""
@@ -600,11 +604,12 @@ class Departure(Standing):
         """The load that has grown with a time, or as a throughput fell, by most of the way; empty where none has."""
         if not self._loads or not self.before.is_positive or self.level <= 0.0:
             return ""
-        way = abs(math.log(self.level / self.before.value))
+        way = _log_distance(self.level, self.before.value)
         for name, before in self._loads:
             now = [one.values[name] for one in islice(reversed(recent), _NEWEST) if name in one.values]
-            if now and before > 0.0 and median_of(now) >= before * math.exp(_MOST_OF_IT * way):
-                return f"; {LOADS[name]} {median_of(now) / before:.3g}×"
+            usual = median_of(now) if now else 0.0
+            if usual > before > 0.0 and _log_distance(usual, before) >= _MOST_OF_IT * way:
+                return f"; {LOADS[name]} {usual / before:.3g}×"
         return ""
 
     @property

@@ -533,7 +533,7 @@ def _group_size_from_advantages(highest: Sequence[float], lowest: Sequence[float
     if len(highest) < 3 or not extremes:
         return None
     bound = max(extremes)
-    if bound <= 0 or sum(abs(value - bound) <= 1e-4 * bound for value in highest) < 3:
+    if not 0 < bound <= _LARGEST_GROUP or sum(abs(value - bound) <= 1e-4 * bound for value in highest) < 3:
         return None
     # (n - 1)/sqrt(n) = b  =>  sqrt(n) = (b + sqrt(b^2 + 4)) / 2
     root = (bound + math.sqrt(bound * bound + 4.0)) / 2.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 import runpy
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -46,6 +48,8 @@ PIECES = [
     b"1e999",
     bytes(12),
 ]
+EXTREMES = [b"0", b"-1", b"5e-324", b"1e308", b"-1e308", b"1e999", b"NaN", b"9" * 30, b"9" * 5000]
+_NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 @st.composite
@@ -79,6 +83,14 @@ def test_every_kind_of_file_keeps_the_promises_as_it_was_written(name: str) -> N
 @given(data=st.data())
 def test_damaged_files_keep_the_promises(name: str, data: st.DataObject) -> None:
     PROMISES[name](data.draw(damaged(SEEDS[name])))
+
+
+@pytest.mark.parametrize("name", [name for name in PROMISES if name not in ON_DISK])
+def test_extreme_numbers_keep_the_promises(name: str) -> None:
+    for i, data in enumerate(SEEDS[name]):
+        for extreme in EXTREMES:
+            dice = random.Random(i)
+            PROMISES[name](_NUMBER.sub(lambda one, put=extreme: put if dice.random() < 0.2 else one[0], data))  # noqa: B023
 
 
 @pytest.mark.parametrize("name", ON_DISK)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import courses
 import pytest
 from examples import examples
 from fake_run import run_of
 from hypothesis import example, given
 from hypothesis import strategies as st
-from observations import alarms, first, identity, noisy, observation, step_up
+from observations import alarms, first, identity, noisy, observation, series, step_up
+from rule_cases import cases, values
 from tables import each_row
 
 from rltop.model import Algorithm, Event, Level
@@ -184,6 +188,40 @@ def test_one_outlier_in_one_metric_is_never_critical(metric: str, record: int, f
 def test_the_series_behind_it_is_healthy() -> None:
     settled: dict[str, Any] = dict(HEALTHY)
     assert alarms(judged(400, 1, Algorithm.PPO, **settled)) == []
+
+
+# -- extreme numbers ---------------------------------------------------------------------------------------------
+
+EXTREMES = [0.0, -1.0, 5e-324, -5e-324, 1e-150, 1e16, 1e150, 1e308, -1e308]
+CASES = list(cases())
+
+
+@examples(120)
+@given(case=st.integers(0, len(CASES) - 1), seed=st.integers(0, 2**32))
+def test_no_number_makes_a_rule_raise(case: int, seed: int) -> None:
+    _, _, healthy, change, algorithm = CASES[case]
+    dice, engine, first = (
+        random.Random(seed),
+        Engine(identity(Algorithm(algorithm))),
+        random.Random(seed).randrange(200),
+    )
+    number, share = dice.choice(EXTREMES), dice.choice([0.05, 0.5, 1.0])
+    for one in series(courses.RECORDS, **values(healthy, change)):
+        strange = {name: number if dice.random() < 0.9 else dice.choice(EXTREMES) for name in one.values}
+        is_strange = one.record >= first and dice.random() < share
+        if engine.observe(one._replace(values=one.values | strange) if is_strange else one):
+            assert all(verdict.headline for verdict in engine.verdicts)
+
+
+@each_row("path", INCIDENTS, ids=IDS)
+def test_no_number_in_a_file_makes_a_run_raise(path) -> None:
+    dice = random.Random(path.parent.name)
+    for number in dice.sample(EXTREMES, 3):
+        put = repr(number).encode()
+        written = re.sub(
+            rb"(?<=: )-?\d[\d.e-]+", lambda one, put=put: one[0] if dice.random() < 0.8 else put, path.read_bytes()
+        )
+        assert all(verdict.headline for verdict in run_of(written).verdicts)
 
 
 # -- keys that come late -----------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 import orjson
 
 from rltop.formats.decoder import HOLE_BYTES, MAX_LINE_BYTES, without_holes
-from rltop.formats.rows import EpochSteps
+from rltop.formats.rows import MAX_STEP, EpochSteps
 from rltop.model import Counts
 from rltop.regex import regex
 from rltop.structs import NamedTuple
@@ -762,7 +762,7 @@ class StepCounter:
             self._is_in_blocks = True
             if self.total is not None:
                 self.distance = None  # what one row and a bar said is void where bars run ahead
-        if epoch is not None:
+        if epoch is not None and epoch <= MAX_STEP:
             self._epoch = epoch
         self._bar_before = self._bar
         self._has_bar_between = False
