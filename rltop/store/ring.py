@@ -1,7 +1,7 @@
 """The columns of a stream, and blocks of rows.
 
-A key gets the next free column when it first appears, and keeps it. Knows keys, not
-their meaning, except whether training writes them.
+A key gets the next free column when it first appears, and keeps it. Knows nothing of a key's
+meaning, except whether training writes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rltop.structs import Struct
 
 _SCHEMAS_KEPT = 1024
 _REFUSED_KEPT = 20_000
-"""Refused keys told apart; past that the count stands for "at least"."""
+"""Refused keys that are told apart; beyond that, the count is a lower bound."""
 
 NO_STEP = -(2**63)
 
@@ -26,11 +26,11 @@ Gather = Callable[["array[float]"], tuple[float, ...]]
 
 
 class Layout(Struct, frozen=False):
-    """Where the cells of one schema go: worked out once per schema.
+    """The target columns of a schema's cells, computed once per schema.
 
     Attributes:
-        columns: column of each cell; -1 where the key was refused.
-        last_step: the highest that came in such a row since the last restart; below all others before there is one.
+        columns: column of each cell; -1 if the key was refused.
+        last_step: highest step of a row with this schema since the last restart; `NO_STEP` if there is none.
     """
 
     columns: tuple[int, ...]
@@ -62,11 +62,11 @@ class Columns:
     """The columns of one stream.
 
     Args:
-        max_keys: so many get a column; later ones are counted, not kept.
+        max_keys: number of keys that get a column; later ones are only counted.
 
     Attributes:
         keys: by column, in order of first appearance.
-        is_training: by column: training writes it, not an evaluation or bookkeeping alone.
+        is_training: by column: training writes it, not only evaluation or bookkeeping.
     """
 
     def __init__(self, max_keys: int, counts: Counts) -> None:
@@ -80,7 +80,7 @@ class Columns:
         self._forgotten_step = NO_STEP
 
     def layout(self, schema: Schema) -> Layout:
-        """Where the cells of `schema` go; its new keys get columns."""
+        """The layout of `schema`; adds columns for new keys."""
         layout = self._layouts.get(schema)
         if layout is None:
             columns = tuple(self._column(key) for key in schema.keys)
@@ -93,14 +93,14 @@ class Columns:
         return layout
 
     def reach(self, layout: Layout, step: int) -> bool:
-        """Has a key of training in these rows been logged at `step` or beyond since the last restart?"""
+        """Has a training key of these rows been logged at or after `step` since the last restart?"""
         columns = {column for column in layout.columns if column >= 0 and self.is_training[column]}
         return self._forgotten_step >= step or any(
             other.last_step >= step and not columns.isdisjoint(other.columns) for other in self._layouts.values()
         )
 
     def forget_steps(self) -> None:
-        """A restart: every key may be logged anew."""
+        """After a restart, any key may be logged at lower steps again."""
         self._forgotten_step = NO_STEP
         for layout in self._layouts.values():
             layout.last_step = NO_STEP
@@ -121,7 +121,7 @@ class Columns:
 
 
 def _gatherer(columns: tuple[int, ...], width: int) -> Gather:
-    """A function that puts the cells of a schema, and a gap behind them, in column order."""
+    """A function that puts the cells of a schema, followed by one gap, in column order."""
     gap = len(columns)
     source = [gap] * width
     for cell, column in enumerate(columns):
@@ -138,10 +138,10 @@ NO_TIME = GAP
 
 
 class Block:
-    """Up to a few hundred rows of one width, in step order.
+    """Up to a few hundred rows of the same width, in step order.
 
-    A block is `rows * width * 8` bytes and a little bookkeeping; one column is a
-    strided slice, which runs at the speed of a copy.
+    Takes `rows * width * 8` bytes plus a little bookkeeping; a column is a
+    strided slice, as fast as a copy.
     """
 
     __slots__ = ("data", "generations", "marks", "offsets", "steps", "times", "training", "width")
@@ -166,7 +166,7 @@ class Block:
     def insert(
         self, row: int, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> None:
-        """Add a row of exactly `width` cells before row `row`; behind the last one where that is the number of rows."""
+        """Insert a row of exactly `width` cells before row `row`, or append it if there is no such row."""
         self.steps.insert(row, step)
         self.times.insert(row, NO_TIME if time_s is None else time_s)
         self.offsets.insert(row, position.offset)
@@ -175,11 +175,11 @@ class Block:
         self.data[row * self.width : row * self.width] = cells
 
     def overwrite(self, row: int, columns: Sequence[int], values: Sequence[float], marked: Container[int]) -> None:
-        """Write cells over those of a row; a gap leaves what is there, unless its column is `marked`.
+        """Overwrite cells of a row; a gap keeps the old value, unless its column is in `marked`.
 
         Args:
-            columns: of the cells; -1 for one that is not kept.
-            marked: columns that hold something that is not finite.
+            columns: of the cells; -1 if the key was refused.
+            marked: columns with a non-finite value.
         """
         step, start = self.steps[row], row * self.width
         for column, value in zip(columns, values, strict=True):
@@ -193,7 +193,7 @@ class Block:
         return FilePosition(self.generations[row], self.offsets[row])
 
     def widen(self, width: int) -> None:
-        """Make room for keys that have just appeared; existing rows get gaps."""
+        """Add columns for new keys; existing rows get gaps."""
         old, pad = self.width, array("d", [GAP]) * (width - self.width)
         data: array[float] = array("d")
         for row in range(len(self)):
@@ -213,7 +213,7 @@ class Block:
         del self.data[rows * self.width :]
 
     def extend(self, later: Block) -> None:
-        """Take in the rows of a block whose steps all come after these; that block is used up."""
+        """Append the rows of a block whose steps are all later; that block must not be used afterwards."""
         width = max(self.width, later.width)
         for block in (self, later):
             if block.width < width:
@@ -234,15 +234,15 @@ class Block:
         return self.data[row * self.width : (row + 1) * self.width]
 
     def column(self, column: int) -> array[float] | None:
-        """One value per row, or None where the column came later than the block."""
+        """One value per row, or None if the column is newer than the block."""
         return self.data[column :: self.width] if column < self.width else None
 
     def mark(self, step: int, column: int, kind: NonFinite) -> None:
-        """Remember that a cell held something that was not finite."""
+        """Record that a cell held a non-finite value."""
         self.marks.setdefault(step, array("i")).append(column << _KIND_BITS | kind)
 
     def unmark(self, step: int, column: int) -> None:
-        """Forget the mark of a cell that was written again."""
+        """Remove the mark of a cell that was overwritten."""
         packed = self.marks.get(step)
         if packed is not None:
             kept = array("i", (mark for mark in packed if mark >> _KIND_BITS != column))

@@ -1,9 +1,9 @@
-"""The part of a run between two restarts, in bounded memory: its ring, its pyramid, its file index.
+"""The part of a run between two restarts, in bounded memory: ring of raw rows, pyramid of buckets, file index.
 
-Owns which rows are raw and which are downsampled, coarser with age; the stream above owns the meaning of columns and
-decides when a segment ends. Each level of the pyramid holds buckets of twice the rows of the level below it. A full
-level hands its oldest buckets, joined in pairs, to the next one: a run of any length is a few thousand buckets, no
-level is ever rebuilt at once, and the lowest and highest value of every key survive every downsampling.
+Decides which rows stay raw and which are downsampled, more coarsely with age; the stream decides what columns mean and
+when a segment ends. The buckets of a level hold twice as many rows as those of the level below. A full level merges
+its oldest buckets in pairs into the next one, so a run of any length has a few thousand buckets, no level is ever
+rebuilt as a whole, and the minimum and maximum of every key survive downsampling.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rltop.store.series import Bucket, Point, Stretch, bucket_of
 from rltop.structs import NamedTuple
 
 BASE_ROWS = 16
-"""Rows in a bucket of the finest level."""
+"""Rows per bucket of the finest level."""
 LEVEL_BUCKETS = 320
-"""Buckets a level may hold."""
+"""Most buckets of a level."""
 HANDED_UP = 32
-"""Buckets handed to the next level at a time: bounds the longest pause."""
+"""Buckets moved to the next level at a time; bounds the longest pause."""
 
 
 class Means(NamedTuple):
@@ -37,7 +37,7 @@ class Means(NamedTuple):
 
 
 class _Column:
-    """One key's downsampled values in one level: parallel arrays, one entry a bucket."""
+    """One key's downsampled values in one level: parallel arrays with an entry per bucket."""
 
     __slots__ = ("counts", "highs", "lows", "nonfinite", "sums")
 
@@ -63,7 +63,7 @@ class _Column:
         self.nonfinite.append(0)
 
     def joined_pairs(self, buckets: int) -> _Column:
-        """The first `buckets` entries, joined in pairs."""
+        """The first `buckets` entries, merged in pairs."""
         pairs = _Column(0)
         pairs.lows = array("d", map(min, self.lows[0:buckets:2], self.lows[1:buckets:2]))
         pairs.highs = array("d", map(max, self.highs[0:buckets:2], self.highs[1:buckets:2]))
@@ -104,14 +104,14 @@ class _Level:
         return len(self.first_steps)
 
     def extend(self, later: _Level) -> None:
-        """Take in buckets that all come after the ones here."""
+        """Append buckets that are all later."""
         for i in range(max(len(self.columns), len(later.columns))):
             self.column(i).extend(later.column(i))
         self.first_steps.extend(later.first_steps)
         self.last_steps.extend(later.last_steps)
 
     def joined(self) -> _Level:
-        """Its buckets joined in pairs; the last one of an odd number stays as it is."""
+        """The buckets merged in pairs; an odd last one is kept as it is."""
         found, pairs = _Level(), len(self) - len(self) % 2
         for i in range(len(self.columns)):
             column = self.column(i)
@@ -124,7 +124,7 @@ class _Level:
         return found
 
     def column(self, column: int) -> _Column:
-        """The column, created with empty buckets where it came late."""
+        """The column, padded with empty buckets for rows before its first."""
         while len(self.columns) <= column:
             self.columns.append(_Column(0))
         found = self.columns[column]
@@ -135,7 +135,7 @@ class _Level:
 
 
 class Pyramid:
-    """Everything that no longer fits the ring, per key, as min, max, sum and count."""
+    """All rows that no longer fit into the ring, per key, as min, max, sum and count."""
 
     def __init__(self) -> None:
         self._levels: list[_Level] = [_Level()]
@@ -147,7 +147,7 @@ class Pyramid:
         return next((level.first_steps[0] for level in reversed(self._levels) if len(level)), None)
 
     def downsample(self, block: Block) -> None:
-        """Take in a block whose rows all come after everything downsampled before."""
+        """Add a block whose rows are later than everything downsampled before."""
         finest, rows = self._levels[0], len(block)
         edges = [*range(0, rows, BASE_ROWS), rows]
         for column in range(block.width):
@@ -202,7 +202,7 @@ class Pyramid:
                 del level.first_steps[:HANDED_UP], level.last_steps[:HANDED_UP]
 
     def cut(self, clip: int) -> None:
-        """Forget every bucket that begins at step `clip` or later; one across it keeps all that it has."""
+        """Remove every bucket that begins at or after step `clip`; one that straddles it keeps all its values."""
         for level in self._levels:
             kept = bisect_left(level.first_steps, clip)
             for column in level.columns:
@@ -218,10 +218,10 @@ class Pyramid:
                     self._last_points[key] = Point(newest[0].last_step, newest[0].mean)
 
     def extend(self, later: Pyramid) -> None:
-        """Take in a pyramid whose steps all come after the ones here; that one is used up.
+        """Append a pyramid whose steps are all later; that one must not be used afterwards.
 
-        What is here becomes as coarse as the coarsest level of the later one, because
-        levels stand in the order of time.
+        The buckets here become as coarse as the coarsest level of the later one,
+        because levels are in chronological order.
         """
         depth = len(later._levels) - 1
         while len(self._levels) <= depth:
@@ -236,11 +236,11 @@ class Pyramid:
         self._hand_up()
 
     def add_late(self, step: int, column: int, value: float, is_nonfinite: bool) -> None:
-        """Take in one value of a step that has been downsampled already, or that lies before all of them.
+        """Add a late value, at a step that is already downsampled or precedes all others.
 
         Args:
-            value: `GAP` where it was not finite.
-            is_nonfinite: it was logged and is not finite.
+            value: `GAP` if it is not finite.
+            is_nonfinite: the value was logged and is not finite.
         """
         oldest = next(level for level in reversed(self._levels) if len(level))
         oldest.first_steps[0] = min(oldest.first_steps[0], step)
@@ -262,7 +262,7 @@ class Pyramid:
             return
 
     def range_of(self, step: int) -> tuple[int, int] | None:
-        """First and last step of the bucket that holds `step`, or of the last one before it."""
+        """First and last step of the bucket that holds `step`, else of the one before it."""
         for level in self._levels:
             if len(level) and level.first_steps[0] <= step:
                 bucket = bisect_right(level.first_steps, step) - 1
@@ -270,7 +270,7 @@ class Pyramid:
         return None
 
     def around(self, step: int, before: int, after: int) -> tuple[list[Means], list[Means]]:
-        """The buckets before a step, and those from the one that covers it on: first step, and every column's mean."""
+        """Buckets before a step, and from the one that covers it on; each with first step and column means."""
         places = [(level, i) for level in reversed(self._levels) for i in range(len(level))]
         at = bisect_right(places, step, key=lambda place: place[0].first_steps[place[1]])
         if at and places[at - 1][0].last_steps[places[at - 1][1]] >= step:
@@ -283,7 +283,7 @@ class Pyramid:
         return found[:split], found[split:]
 
     def latest(self, column: int, at: int | None) -> Point | None:
-        """The newest finite value of a column: as logged where it is the last one, else the mean of its bucket."""
+        """The newest finite value of a column: exact if it is the last one, else its bucket's mean."""
         point = self._last_points.get(column)
         if point is None or at is None or point.step <= at:
             return point
@@ -305,19 +305,19 @@ class Pyramid:
 
 MAX_BLOCK_ROWS = 128
 CELLS_PER_BLOCK = 40_000
-"""A block is downsampled in one go: its size bounds that pause (about 3 ms)."""
+"""Limit for the cells of a block, which is downsampled without a pause (about 3 ms)."""
 WIDEN_ROWS = 32
 """A block with fewer rows is widened for a new key; a larger one is closed."""
 INDEX_POSITIONS = 4096
-"""Positions of downsampled rows kept for re-reading; every second one is dropped when full."""
+"""File positions kept for rereading downsampled rows; when full, every second one is dropped."""
 
 
 ReadBlock: TypeAlias = "Callable[[Block], array[float] | None]"
-"""What to read of a block: a value for each of its rows, or None where it has none."""
+"""Reads a column of a block: a value per row, or None if the block has none."""
 
 
 class _PositionIndex:
-    """Where in the file downsampled rows stand: of every second one, every fourth, … as they become many."""
+    """File positions of downsampled rows: of every row, then of every second, fourth, … as their number grows."""
 
     def __init__(self) -> None:
         self._steps: array[int] = array("q")
@@ -378,7 +378,7 @@ class Segment:
 
     @property
     def first_rows(self) -> Block | None:
-        """Its first rows; None where they are not held any more, after a later segment has begun."""
+        """The first rows of the segment; None if they are no longer held because a later segment has begun."""
         if self.head is None and self.blocks and self.pyramid is None:
             return self.blocks[0]
         return self.head
@@ -390,7 +390,7 @@ class Segment:
 
     @property
     def first_raw_step(self) -> int | None:
-        """The oldest step whose row is still held as it came."""
+        """The oldest step whose row is still raw."""
         return self.blocks[0].steps[0] if self.blocks else None
 
     @property
@@ -398,17 +398,17 @@ class Segment:
         return self.blocks[-1].steps[-1] if self.blocks else None
 
     def raw_bytes(self) -> int:
-        """What the raw rows take; blocks but the last are as large as when the next one was begun."""
+        """Memory of the raw rows; blocks before the last count with their size when the next one was begun."""
         return self._settled_bytes + (self.blocks[-1].size_bytes if self.blocks else 0)
 
     @property
     def has_room(self) -> bool:
-        """Does the newest block take another row as wide as itself?"""
+        """Can the newest block take another row of its own width?"""
         last = self.blocks[-1] if self.blocks else None
         return last is not None and len(last) < (self._head_rows if last is self.head else _row_limit(last.width))
 
     def block_for_append(self, width: int) -> Block:
-        """The block that takes the next row of at least `width` columns."""
+        """The block for the next row of at least `width` columns."""
         if self.blocks:
             last = self.blocks[-1]
             if self.has_room:
@@ -435,7 +435,7 @@ class Segment:
     def _block_at(self, step: int) -> int | None:
         blocks = self.blocks
         if blocks and blocks[-1].steps[0] <= step:
-            return len(blocks) - 1  # mostly: a row that has just been written
+            return len(blocks) - 1  # the usual case: a row that has just been written
         at = bisect_right(blocks, step, key=lambda block: block.steps[0])
         return at - 1 if at else None
 
@@ -443,7 +443,7 @@ class Segment:
         """Rows on both sides of a step, all before step `clip`; downsampled ones as the means of their buckets.
 
         Args:
-            clip: the step behind the last one that may be given; None: no limit.
+            clip: exclusive upper limit for steps; None for no limit.
         """
         rows: list[tuple[int, array[float]]] = []
         later: list[tuple[int, array[float]]] = []
@@ -485,7 +485,7 @@ class Segment:
     def insert(
         self, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> Block:
-        """Put a late row where it belongs among the raw rows."""
+        """Insert a late row at its place among the raw rows."""
         block = self.blocks[self._block_at(step) or 0]
         if len(cells) > block.width:
             block.widen(len(cells))
@@ -509,11 +509,11 @@ class Segment:
         self._settled_bytes += block.size_bytes
 
     def end(self) -> None:
-        """A later segment has begun: the first rows are of interest for the newest one only."""
+        """A later segment has begun: first rows are needed only of the newest segment."""
         self.head = None
 
     def cut(self, clip: int) -> None:
-        """Forget every row from step `clip` on."""
+        """Remove every row from step `clip` on."""
         while self.blocks and self.blocks[-1].steps[0] >= clip:
             self.blocks.pop()
         if self.blocks:
@@ -525,7 +525,7 @@ class Segment:
         self._positions.cut(clip)
 
     def prepend(self, older: Segment) -> None:
-        """Take in an older segment, which it uses up: all its steps come before those here, and both have ended."""
+        """Merge an older segment, which ends before this one begins and must not be used afterwards."""
         if self.pyramid is None:
             self.pyramid = older.pyramid
         else:
@@ -548,7 +548,7 @@ class Segment:
         self._positions.prepend(older._positions)
 
     def untouched(self, steps: Collection[int]) -> list[object]:
-        """What rows of these steps, and of steps behind the newest one, leave as it is."""
+        """The parts that rows at these steps, and at steps after the newest one, do not change."""
         last = len(self.blocks) - 1
         changed = {last, *(self._block_at(step) or 0 for step in steps)}
         kept: list[object] = [block for i, block in enumerate(self.blocks) if i not in changed]
@@ -558,7 +558,7 @@ class Segment:
         return [*kept, self._positions]
 
     def position(self, step: int) -> FilePosition | None:
-        """Where to start reading the file to meet the row of `step`."""
+        """The position to read from in order to find the row of `step`."""
         found = self.find(step)
         return self._positions.before(step) if found is None else found[0].position(found[1])
 
@@ -566,8 +566,8 @@ class Segment:
         """(steps, values) of each raw block below step `clip`, newest first.
 
         Args:
-            read: the values of a block, a row each; None where it has none.
-            clip: the step behind the last one that may be given; None: no limit.
+            read: reads the values of a block, one per row; None if it has none.
+            clip: exclusive upper limit for steps; None for no limit.
         """
         for block in reversed(self.blocks):
             if clip is not None and block.steps[0] >= clip:

@@ -1,6 +1,6 @@
 """Results of queries on the store: small frozen values.
 
-`NaN` in a series is a gap: nothing was logged on that step. A logged value that was not finite is a `Mark`.
+NaN in a series is a gap: the key was not logged at that step. A logged value that is not finite is a `Mark`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from rltop.structs import NamedTuple, Struct
 
 
 class Point(NamedTuple):
-    """One finite value and the step it was logged on."""
+    """One finite value and the step at which it was logged."""
 
     step: int
     value: float
 
 
 class Mark(NamedTuple):
-    """A value that was logged but was not a finite number."""
+    """A value that was logged but is not finite."""
 
     step: int
     kind: NonFinite
 
 
 class Series(NamedTuple):
-    """Raw points, oldest first; `values` has NaN where the step did not log the key."""
+    """Raw points, oldest first; `values` has NaN where the key was not logged."""
 
     steps: array[int]
     values: array[float]
@@ -40,10 +40,10 @@ class Stretch(NamedTuple):
     """All keys over a few rows on both sides of a step.
 
     Attributes:
-        steps: of the rows; where history is downsampled, the first step of each bucket.
-        rows: cells by column of the stream's keys, maybe fewer than there are keys
-            now; NaN where the row did not log the key. A bucket is its mean.
-        split: number of the first row at or after the step.
+        steps: of the rows; for downsampled history, the first step of each bucket.
+        rows: cells by column, maybe fewer than the stream has keys now; NaN where
+            the key was not logged. The row of a bucket is its mean.
+        split: index of the first row at or after the step.
     """
 
     steps: Sequence[int]
@@ -53,14 +53,14 @@ class Stretch(NamedTuple):
 
 
 class Bucket(Struct):
-    """All points of a stretch of steps, downsampled.
+    """All points in a range of steps, downsampled.
 
     Attributes:
         first_step, last_step: of the rows in it (inclusive).
-        low, high, mean: over its finite values; NaN when it has none.
-        count: how many finite values it has.
-        has_nonfinite: at least one value in it was not finite.
-        is_approximate: a coarser stretch was cut in two to fit.
+        low, high, mean: of its finite values; NaN if there are none.
+        count: number of its finite values.
+        has_nonfinite: at least one value is not finite.
+        is_approximate: a coarser bucket that straddles an edge was counted here.
     """
 
     first_step: int
@@ -76,7 +76,7 @@ class Bucket(Struct):
 def bucket_of(
     first_step: int, last_step: int, low: float, high: float, total: float, count: int, has_nonfinite: bool
 ) -> Bucket:
-    """A bucket of `count` finite values that add up to `total`, which may be too large for a float."""
+    """A bucket of `count` finite values whose sum `total` may have overflowed."""
     if not count:
         return Bucket(first_step, last_step, GAP, GAP, GAP, 0, has_nonfinite)
     mean = total / count
@@ -86,13 +86,13 @@ def bucket_of(
 
 
 class StoreOptions(NamedTuple):
-    """How much is kept.
+    """Limits of the store.
 
     Attributes:
-        memory_bytes: budget for raw rows of one stream; older rows are downsampled.
+        memory_bytes: budget for the raw rows of a stream; older rows are downsampled.
             The default holds 20,000 rows of 300 keys.
-        max_keys: distinct keys per stream; what comes after is counted, not kept.
-        head_rows: rows at the start of each segment that are always kept raw.
+        max_keys: distinct keys per stream; later ones are counted, not kept.
+        head_rows: rows at the start of each segment that always stay raw.
     """
 
     memory_bytes: int = 48 * 1024 * 1024
@@ -104,7 +104,7 @@ _KEPT = 64
 
 
 class _KeyMarks:
-    """Places where one key was not finite: the first ones and the newest ones."""
+    """Steps at which one key was not finite: the first and the newest ones."""
 
     __slots__ = ("count", "first", "newest")
 
@@ -130,7 +130,7 @@ class MarkRegister:
 
     Args:
         keys: by column.
-        is_training: by column: a loop that writes each key at each step leaves others null until it evaluates again.
+        is_training: by column; a null in an evaluation column only means that no evaluation ran at that step.
     """
 
     def __init__(self, counts: Counts, keys: Sequence[str], is_training: Sequence[int]) -> None:
@@ -139,7 +139,7 @@ class MarkRegister:
         self._by_column: dict[int, _KeyMarks] = {}
 
     def accept(self, step: int, column: int, kind: NonFinite) -> bool:
-        """Count what stood in a cell, and remember it if it counts; False for a null where nothing was measured."""
+        """Count a non-finite value, and remember it; False for a null that means only "not measured"."""
         is_measured = column in self.numeric and self._is_training[column]
         if kind is NonFinite.NULL and not (is_measured or is_gradient_norm(self._keys[column])):
             self._counts.null_values += 1
@@ -157,12 +157,12 @@ class MarkRegister:
         known.add(mark)
 
     def forget_from(self, step: int) -> None:
-        """Drop the places that a restart at this step has hidden; they stay counted."""
+        """Drop the marks that a restart at this step hides; they remain counted."""
         for known in self._by_column.values():
             known.forget_from(step)
 
     def count(self, column: int) -> int:
-        """How many values of a column were not finite."""
+        """Number of non-finite values in a column."""
         known = self._by_column.get(column)
         return 0 if known is None else known.count
 

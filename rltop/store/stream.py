@@ -1,8 +1,8 @@
 """One writer's step axis: rows merged by step, split into segments at restarts; newest values, series and buckets.
 
-The only place that decides what a row with a lower step means. It knows keys, not their meaning, except whether a key
-is written by training or by an evaluation that may come late. A segment is seen up to the first step of any later one,
-so that after a restart the old part stays visible up to the restart.
+The only place that decides what a row with a lower step means. It knows nothing of a key's meaning, except whether
+training writes it or an evaluation, which may come late. A segment is visible up to the first step of any later one, so
+after a restart the old part stays visible up to the restart.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _OpenBucket:
         self.nonfinite = self.approximate = False
 
     def see_steps(self, first: int, last: int) -> None:
-        # Steps may be negative: some runs evaluate at step -1 before they begin.
+        # Steps may be negative: some runs evaluate at step -1 before training.
         self.last = last if self.first is None else max(self.last, last)
         self.first = first if self.first is None else min(self.first, first)
 
@@ -89,7 +89,7 @@ def _add_pyramid(buckets: list[_OpenBucket], segment: Segment, column: int, stri
 
 
 def _between(blocks: Sequence[Block], start: int, end: int) -> Iterator[Block]:
-    """The blocks with rows from step `start` to before `end`, oldest first."""
+    """The blocks with rows in steps [start, end), oldest first."""
     for number in range(
         max(0, bisect_right(blocks, float(start), key=lambda block: block.steps[0] if len(block) else math.inf) - 1),
         len(blocks),
@@ -120,16 +120,16 @@ def _add_block(buckets: list[_OpenBucket], block: Block, column: int, stride: in
 _RECALLED_KEPT = 64
 _SAID_KEPT = 256
 SEGMENTS_KEPT = 64
-"""Segments kept apart; the oldest ones are joined: two writers in one file make a restart of every row."""
+"""Segments kept apart; the oldest are merged, because two writers of one file cause a restart with every row."""
 
 
 class ClosedRow(NamedTuple):
-    """A closed row, ready for the rules: its step will not change any more.
+    """A row for the rules whose step is final.
 
     Attributes:
         segment: number of the segment, from 0.
-        columns: for a late row, the columns that came late; else None (all).
-        said: alerts of the training script that came with it.
+        columns: the columns of a late row that came late; None means all.
+        said: alerts of the training script that came with the row.
     """
 
     segment: int
@@ -139,12 +139,12 @@ class ClosedRow(NamedTuple):
 
 
 class RawRow(NamedTuple):
-    """What a row holds now.
+    """The current content of a row.
 
     Attributes:
-        cells: value by column, NaN = gap; shorter than the stream's keys if later keys came since.
-        marks: (column, kind) of cells that were not finite.
-        is_training: it carries a key of training, not of an evaluation alone.
+        cells: value by column, NaN for a gap; shorter than the stream's keys if keys were added since.
+        marks: (column, kind) of non-finite cells.
+        is_training: it has a training key, not only evaluation keys.
     """
 
     cells: array[float]
@@ -156,12 +156,12 @@ class RawRow(NamedTuple):
 class Stream:
     """All rows of one writer.
 
-    `append` is the only way in. The rules take rows from `closed`, in file order: a row is closed when a later step
-    arrives or `finish` is called. `name` is empty for the main stream of a run; without `options` the defaults hold.
+    Rows enter only through `append`. The rules take rows from `closed`, in file order: a row is closed when a later
+    step arrives or `finish` is called. `name` is empty for the main stream of a run.
 
     Attributes:
-        overwritten_rows: training rows that gave other values to most keys of a step than a row before them; parts of
-            a step left out.
+        overwritten_rows: training rows that changed most values of a step that was already logged, without rows that
+            are parts of a step.
         other_runs: number of a segment → `Record.other_run` of its first row.
     """
 
@@ -192,10 +192,10 @@ class Stream:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def append(self, record: Record) -> None:
-        """Take in one row; decides between a new step, a merge, a late row and a restart."""
+        """Add a row: as a new step, a merge, a late row or a restart."""
         self.version += 1
         total = self.total_steps if record.total_steps is None else record.total_steps
-        # A bar that begins anew in every epoch first tells the steps of one.
+        # A progress bar that restarts in every epoch gives the steps of one epoch first.
         self.total_steps = None if total is None or total < record.step else total
         if record.time_s is not None and (self.last_time_s is None or record.time_s > self.last_time_s):
             self.last_time_s = record.time_s
@@ -222,12 +222,12 @@ class Stream:
         self._is_new_file = self._is_new_file and not layout.is_training
 
     def expect_restart(self) -> None:
-        """The file was rewritten: the next training row opens a segment."""
+        """The file was rewritten: the next training row starts a segment."""
         if self.segments:
             self._must_restart = True
 
     def expect_new_file(self) -> None:
-        """The writer goes on in another file, or begins anew there: its first training row tells."""
+        """The writer has opened another file; its first training row shows whether it continues or starts over."""
         self._is_new_file = bool(self.segments)
 
     def finish(self) -> None:
@@ -236,9 +236,9 @@ class Stream:
             self._is_open = False
 
     def twin(self, steps: Collection[int]) -> Stream:
-        """A copy that takes in a few rows of these steps, all that are to follow, while this one stays as it is.
+        """A copy that takes rows of these steps only, while this stream stays as it is.
 
-        It shares the rows that these cannot change, and keeps to no limit of memory.
+        It shares the parts that those rows cannot change, and has no memory limit.
         """
         shared = [self.options, *(part for segment in self.segments for part in segment.untouched(steps))]
         twin = deepcopy(self, {id(part): part for part in shared})
@@ -258,7 +258,7 @@ class Stream:
             self._join_oldest()
 
     def _join_oldest(self) -> None:
-        """Make one segment of the two oldest: of the older one nothing but what a query can see."""
+        """Merge the two oldest segments; of the older one only the visible part is kept."""
         oldest, second = self.segments[:2]
         first = second.first_step
         if first is None or (self.closed and self.closed[0].segment <= second.number):
@@ -302,7 +302,7 @@ class Stream:
     def _keep_budget(self) -> None:
         """Downsample the oldest rows while the raw ones exceed the memory budget.
 
-        A row in `closed` is never downsampled: the rules must keep up.
+        A row in `closed` is never downsampled, because the rules still need it.
         """
         while sum(segment.raw_bytes() for segment in self.segments) > self.options.memory_bytes:
             oldest = next((segment for segment in self.segments if len(segment.blocks) > 1), None)
@@ -316,14 +316,14 @@ class Stream:
 
     def _go_back(self, segment: Segment, record: Record, layout: Layout) -> None:
         if not layout.is_training:
-            # An evaluation of the part before a restart is late, and must not pull the restart back.
+            # An evaluation from before a restart is late, and must not move the restart back.
             segment = self._segment_of(record.step) or self.segments[0]
         found = segment.find(record.step)
         if found is not None:
             block, row = found
             clashes = _clashes(block, row, record, layout)
             if clashes is None and self._is_new_file and layout.is_training and record.step == segment.first_step:
-                # A file with the rows of the one before it, from the first one on: the training began again.
+                # A new file that repeats the rows of the former one from the first step on: training started over.
                 self._restart(record, layout)
             elif clashes is None:
                 self.counts.repeated_rows += 1
@@ -337,16 +337,16 @@ class Stream:
             self._insert_late(segment, record, layout)
 
     def _has_gone_back(self, segment: Segment, record: Record, layout: Layout) -> bool:
-        """Is a row at an unknown step no late one: does it go back itself, or follow a single one of fewer keys?"""
+        """Is a row at an unknown step a restart? It repeats keys of later steps, or follows one row with fewer keys."""
         is_behind_one = segment.first_step == segment.last_step and len(layout.columns) > segment.blocks[0].width
         return (is_behind_one or self._space.reach(layout, record.step)) and not _fills_a_hole(segment, record.step)
 
     def _restart_or_cross(
         self, segment: Segment, record: Record, layout: Layout, found: tuple[Block, int] | None
     ) -> None:
-        """Begin a segment, unless another writer of this file wrote the row: it is put where its step belongs.
+        """Start a segment, unless the row is from a second writer of the file: such rows are sorted in by step.
 
-        Otherwise each of its rows would begin a segment and reset the baselines.
+        Otherwise each of them would start a segment and reset the baselines.
         """
         was_certain = self._crossing.is_certain
         is_other = self._crossing.note(record.step, self.rows - self._rows_at_return)
@@ -393,7 +393,7 @@ class Stream:
     def _close_late(self, segment: Segment, record: Record, layout: Layout) -> None:
         self.counts.late_rows += 1
         self._recalled.pop(record.step, None)
-        # A queued row is evaluated with the values that came late.
+        # A row still in the queue will be evaluated with the late values.
         if record.said or all(row[:3] != (segment.number, record.step, None) for row in self.closed):
             self.closed.append(ClosedRow(segment.number, record.step, layout.columns, record.said))
 
@@ -403,7 +403,7 @@ class Stream:
         return self._columns.get(key)
 
     def raw_row(self, row: ClosedRow) -> RawRow | None:
-        """The row as it stands; None if it has been downsampled."""
+        """The row as it is now; None if it has been downsampled."""
         found = self.segments[row.segment - self.segments[0].number].find(row.step)
         if found is None:
             return None
@@ -412,7 +412,7 @@ class Stream:
         return RawRow(block.cells(i), block.row_marks(row.step), time_s, bool(block.training[i]))
 
     def recall(self, step: int, row: Mapping[str, float]) -> None:
-        """Hold a downsampled row again for a while, as read anew from the file."""
+        """Cache a downsampled row that was reread from the file."""
         self._recalled[step] = row
         while len(self._recalled) > _RECALLED_KEPT:
             self._recalled.popitem(last=False)
@@ -429,12 +429,12 @@ class Stream:
 
     @property
     def has_values(self) -> bool:
-        """Has a number been logged, be it of evaluations alone, which are no records?"""
+        """Has any key been logged, even if only by evaluations, which are no records?"""
         return bool(self.keys)
 
     @property
     def first_step(self) -> int | None:
-        """The oldest step of the run that is still visible."""
+        """The oldest step that is still visible."""
         return next((s.first_step for s, clip in self._visible() if _starts_before(s, clip)), None)
 
     @property
@@ -448,7 +448,7 @@ class Stream:
 
     @property
     def seen_restarts(self) -> tuple[int, ...]:
-        """The visible `restarts`: one that went back further hides earlier ones."""
+        """The visible `restarts`: a restart at a lower step hides earlier ones."""
         seen: list[int] = []
         for step in reversed(self.restarts):
             if not seen or step < seen[-1]:
@@ -471,7 +471,7 @@ class Stream:
         return None
 
     def value(self, key: str, step: int) -> float | None:
-        """The finite value of a key on exactly this step, if the row is held or was recalled."""
+        """The finite value of a key at exactly this step, if the row is held or was recalled."""
         if step in self._recalled:
             return self._recalled[step].get(key)
         column = self._columns.get(key)
@@ -483,7 +483,7 @@ class Stream:
         return value if value == value else None
 
     def row(self, step: int) -> dict[str, float]:
-        """Every finite value of a step that is held or was recalled, by key; else empty."""
+        """All finite values of a step by key; empty if it is neither held nor recalled."""
         if step in self._recalled:
             return dict(self._recalled[step])
         segment = self._segment_of(step)
@@ -497,7 +497,7 @@ class Stream:
         return {key: value for key, value in zip(self.keys, cells, strict=False) if value == value}
 
     def downsampled_range(self, step: int) -> tuple[int, int] | None:
-        """The first and last step of the bucket that stands for a downsampled step; None if the row itself is held."""
+        """The first and last step of the bucket that holds a downsampled step; None if the row itself is held."""
         segment = self._segment_of(step)
         if step in self._recalled or segment is None or segment.pyramid is None:
             return None
@@ -511,19 +511,19 @@ class Stream:
         return self._join(_no_values, last).steps
 
     def series(self, key: str, last: int | None = None) -> Series:
-        """Raw points still held, oldest first; NaN where the step did not log the key."""
+        """Raw points still held, oldest first; NaN where the key was not logged."""
         column = self._columns.get(key)
         return self._join(_no_values if column is None else methodcaller("column", column), last)
 
     def times(self, last: int | None = None) -> Series:
-        """Seconds since the epoch of each raw row, NaN where the row does not say."""
+        """Seconds since the epoch of each raw row, NaN if it has no time."""
         return self._join(attrgetter("times"), last)
 
     def head(self, key: str, at_step: int | None = None) -> Series:
-        """The first rows (64 by default) of a segment: of the newest whatever was downsampled since, else if still raw.
+        """The first rows of a segment (64 by default), always kept for the newest segment, else while still raw.
 
         Args:
-            at_step: of the newest segment that reaches back to this step, and no row after it; None is the newest.
+            at_step: selects the newest segment that begins at or before it, and ends the rows; None: newest segment.
         """
         column = self._columns.get(key)
         segment = None if not self.segments else self.segments[-1] if at_step is None else self._segment_of(at_step)
@@ -535,13 +535,13 @@ class Stream:
         return Series(head.steps[:stop], values[:stop])
 
     def raw_from(self) -> int | None:
-        """The oldest step still held raw; what is older comes from buckets."""
+        """The oldest step still held raw; older ones exist only in buckets."""
         return next((s.first_raw_step for s, clip in self._visible() if _starts_before(s, clip)), None)
 
     def around(self, step: int, before: int, after: int) -> Stretch:
-        """Every key over `before` rows before a step and `after` rows from it on.
+        """All keys over `before` rows before a step and `after` rows from it on.
 
-        Stays inside the segment that is visible at the step: rows before a restart are no baseline for rows after it.
+        Stays within the segment visible at the step: rows before a restart are no baseline for rows after it.
         The cost depends on the rows returned, not on the length of the run.
         """
         segment, clip = None, None
@@ -557,8 +557,8 @@ class Stream:
         """Downsample a key over steps [start, stop) into buckets of `stride` steps.
 
         Bucket i covers steps [start + i * stride, start + (i + 1) * stride). A bucket without rows has `first_step` -1;
-        one whose rows do not log the key has count 0. Downsampled history that straddles an edge is counted in the
-        bucket of its middle and marked approximate.
+        if its rows do not log the key, its count is 0. A stored bucket that straddles an edge is counted where its
+        middle lies, and the result is marked approximate.
 
         Args:
             start: first step of the first bucket.
@@ -583,22 +583,22 @@ class Stream:
         return [bucket.closed() for bucket in buckets]
 
     def position(self, step: int) -> FilePosition | None:
-        """Where in the file to start reading to meet the row of `step`."""
+        """The file position to read from in order to find the row of `step`."""
         segment = self._segment_of(step)
         return None if segment is None else segment.position(step)
 
     def mark_count(self, key: str) -> int:
-        """How many values of a key were not finite."""
+        """Number of non-finite values of a key."""
         column = self._columns.get(key)
         return 0 if column is None else self._marks.count(column)
 
     def marks(self, key: str) -> Sequence[Mark]:
-        """Where a key was not finite: the first 64 places and the newest 64."""
+        """Where a key was not finite: the first 64 marks and the newest 64."""
         column = self._columns.get(key)
         return [] if column is None else self._marks.of(column)
 
     def _visible(self) -> Iterator[tuple[Segment, int | None]]:
-        """Each segment with the step before which it ends (None: not cut), oldest first."""
+        """Each segment with the step from which a later one hides it (None: not hidden), oldest first."""
         if len(self.segments) == 1:
             return iter(((self.segments[0], None),))
         clips: list[int | None] = []
@@ -651,7 +651,7 @@ def _downsample_late(pyramid: Pyramid, marks: MarkRegister, record: Record, layo
 
 
 def _clashes(block: Block, row: int, record: Record, layout: Layout) -> list[int] | None:
-    """Columns that hold another value already; None if the row is a mere repetition."""
+    """Columns that already hold another value; None if the row only repeats values."""
     clashes, is_new = [], False
     marked = {layout.columns[mark.cell] for mark in record.marks}
     row_marks = {column for column, _ in block.row_marks(block.steps[row])}
