@@ -1,7 +1,7 @@
-"""What a source gives out (chunks and resets, its status), its options, and the reading position in a file.
+"""Events and status of a source, its options, and the read cursor of a file.
 
-The position owns offset, generation and fingerprint; decides which of the bytes that were read may be given out, and
-when a renamed file may be left; has the messages for the outcome of a poll.
+The cursor has offset, generation and fingerprint. It decides which of the bytes it has read can be passed on. This
+module also decides when a renamed file can be abandoned, and has the messages for the outcome of a poll.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rltop.structs import NamedTuple, Struct
 
 
 class Chunk(NamedTuple):
-    """Bytes of a file, cut anywhere: a line may go on in the next chunk.
+    """Bytes of a file, split anywhere: a line may continue in the next chunk.
 
-    Chunks of one generation follow each other without gap or overlap. Only a byte order mark at the beginning and NUL
-    bytes that never became data are left out; `offset` stays the true one across both.
+    Chunks of one generation are contiguous. The only bytes left out are a byte order mark at the beginning and NUL
+    bytes that never became data; `offset` counts both.
 
     Attributes:
         data: at least one byte.
-        is_head: the beginning of a file of which only the end follows, behind a gap; always in one piece.
+        is_head: the beginning of a file of which only the end follows, after a gap; never split.
     """
 
     data: bytes
@@ -46,10 +46,10 @@ class ResetReason(enum.StrEnum):
 
 
 class Reset(NamedTuple):
-    """The following chunks come from another file, or from new content of the same one.
+    """The following chunks come from another file, or from new content of the same file.
 
     Attributes:
-        is_restart: the writer restarted; False if the stream only continues in a new file.
+        is_restart: the writer started over; False if the stream continues in a new file.
     """
 
     reason: ResetReason
@@ -61,11 +61,11 @@ class TailState(enum.StrEnum):
     WAITING = "waiting"
     """Nothing has been seen yet."""
     READING = "reading"
-    """There is more than has been read."""
+    """More can be read."""
     AT_END = "at end"
     """Everything visible has been read."""
     LOST = "lost"
-    """It existed and cannot be reached now; retrying."""
+    """The file existed and cannot be reached now; retrying."""
     REFUSED = "refused"
     """The path is not a file that can be followed."""
     STUCK = "stuck"
@@ -76,14 +76,14 @@ class TailStatus(NamedTuple):
     """A snapshot for the status line and for progress (`offset / size`).
 
     Attributes:
-        message: why, for a person; empty where there is nothing to say.
-        nul_bytes: NUL bytes seen and not given out: holes passed over, and those the file ends with now.
-        error: where the state is REFUSED, or the last look has failed: the same as something to raise.
+        message: reason for the user; may be empty.
+        nul_bytes: NUL bytes read but not passed on: skipped holes, and those at the current end of the file.
+        error: exception to raise if the state is REFUSED or the last poll failed.
         left_out: files of the same stream that could not be read, each with the reason.
-        searched: up to where a hole of NUL bytes has been looked through; asked again at once, it goes on from there.
-            0 where none is being looked through: there is nothing to be had at once.
-        unread: bytes that the last look saw and did not read.
-        is_emptied: what was read stands there no longer, and nothing has taken its place.
+        searched: offset up to which a hole of NUL bytes has been searched; poll again at once to continue.
+            0 if no search is under way.
+        unread: bytes that the last poll saw but did not read.
+        is_emptied: the content that was read is gone, and nothing has replaced it.
     """
 
     state: TailState
@@ -104,32 +104,32 @@ _BINARY_NAMES = ("tfevents", ".wandb", ".swanlab", ".gz", ".bz2", ".zst")
 
 
 def is_binary(head: bytes = b"", name: str = "") -> bool:
-    """Is NUL data in this file, as in every format but text?
+    """Can NUL be data in this file, as in any format but text?
 
-    By the magic bytes of the formats that trainers and trackers write, by the
-    64-bit length that a TensorBoard file begins with, or by the file's name.
+    Decided by the magic bytes of formats that trainers and trackers write, the 64-bit
+    length at the start of a TensorBoard file, or the file's name.
     """
     is_event_file = len(head) >= 8 and head[0] != 0 and head[1:8] == bytes(7)
     return is_event_file or head.startswith(_BINARY_MAGIC) or any(part in name for part in _BINARY_NAMES)
 
 
 class TailOptions(NamedTuple):
-    """How patient a tail is.
+    """How cautious and patient a tail is.
 
     Attributes:
-        is_network: another machine may write: nothing is held open, nothing is believed at first sight.
-        nul_polls: on how many polls a hole must be seen before it is passed over, local files.
-        careful_nul_polls: the same on a network, where data can arrive out of order; it also takes `confirm_s`.
-        confirm_s: how long another content must be seen on a network; 3 s is the
-            least time an NFS client keeps attributes (acregmin, nfs(5)).
-        shrink_s: how long a file on a network must look shorter although it begins
-            as before; beyond the longest time attributes are kept (acregmax, 60 s).
-        rescan_s: how often the directory is asked which file the name stands for, network only.
-        drain_polls: polls without news before a file that was renamed away is left.
-        linger_s: for how long nothing must have been written to a file that was renamed away, while the new one holds
-            data: the writer may not have moved on, or another one has not.
-        linger_max_s: how long the new one waits for that at most.
-        is_once: only what is there at the first look is read; what is appended, or put in its place, is not.
+        is_network: another machine may write: no handle stays open, and changes must be confirmed.
+        nul_polls: polls in which a hole must be seen before it is skipped, in local files.
+        careful_nul_polls: the same on a network, where data can arrive out of order; `confirm_s` applies as well.
+        confirm_s: how long other content must be seen on a network; 3 s is the minimum
+            attribute cache time of an NFS client (acregmin, nfs(5)).
+        shrink_s: how long a file on a network must look shorter with the same beginning;
+            longer than the maximum attribute cache time (acregmax, 60 s).
+        rescan_s: how often the directory is read to see which inode the name has; network only.
+        drain_polls: polls without new data before a renamed file is abandoned.
+        linger_s: how long a renamed file must have had no writes, while the new one has data: its writer may not have
+            switched yet, or there may be another one.
+        linger_max_s: how long the new file waits for that at most.
+        is_once: only content present at the first poll is read, not what is appended or replaces it.
     """
 
     is_network: bool = False
@@ -146,23 +146,23 @@ class TailOptions(NamedTuple):
 
 
 ONE_SHOT = TailOptions(nul_polls=1, careful_nul_polls=1, confirm_s=0.0, shrink_s=0.0, drain_polls=1, linger_s=0.0)
-"""For reading once what is there: nothing gains from waiting."""
+"""For reading once what is there: waiting would gain nothing."""
 
 ONCE = ONE_SHOT._replace(is_once=True)
-"""The same for what is judged as a whole: a file that grows meanwhile is not chased."""
+"""The same, but a file that grows meanwhile is read only up to its size at the first poll."""
 
 
 class ReaderOptions(NamedTuple):
     """How files are read in the background.
 
     Attributes:
-        network_poll_s: the same on a network, while data comes; never below 1 s
-            by default, because a login node counts as everybody's.
-        network_poll_max_s: the longest it grows to, by `network_backoff`, while nothing comes.
-        queue_bytes: how much of one file may wait to be taken.
+        network_poll_s: polling interval on a network while data arrives; by default not below 1 s,
+            because login nodes are shared.
+        network_poll_max_s: longest interval while nothing arrives; reached through `network_backoff`.
+        queue_bytes: limit for data of one file waiting to be taken.
         stuck_after_s: a call that takes longer is reported as no answer.
-        use_watcher: let the kernel shorten the wait where it can be trusted.
-        watch_delay_s: wait before that, because it has to be imported first.
+        use_watcher: use inotify to shorten the wait where it is reliable.
+        watch_delay_s: delay before that, because watchdog must be imported first.
     """
 
     local_poll_s: float = 0.25
@@ -178,19 +178,19 @@ class ReaderOptions(NamedTuple):
 
 
 READ_BYTES = 1024 * 1024
-"""One read; larger ones are not faster."""
+"""Size of one read; larger ones are not faster."""
 
 PROBE_BYTES = 4096
-"""Asked for at the end of the file: the size may be out of date, a read is not."""
+"""Bytes requested beyond the known size, which may be out of date; a read is not."""
 
 SEARCH_BYTES = 16 * 1024 * 1024
-"""How many NUL bytes are looked through in one poll: other files of the mount have their turn then."""
+"""NUL bytes searched in one poll, so that other files on the mount get their turn."""
 
 UNSIZED_BYTES = 64 * 1024 * 1024
-"""How much is read once of a file that says it is empty and is not, as those of /proc do: some never end."""
+"""Read limit for a file that reports size 0 but has content, like those in /proc: some never end."""
 
 MOST_LIVES = 4
-"""How many contents are read once of a file that is rewritten all the while it is read."""
+"""How many contents are read, in one-shot mode, of a file that keeps being rewritten."""
 
 BOM = b"\xef\xbb\xbf"
 _NULS = bytes(READ_BYTES)
@@ -208,11 +208,11 @@ class Outcome(enum.Enum):
 
 
 class Hole(Struct, frozen=False):
-    """NUL bytes at the reading position, so far neither data nor nothing.
+    """NUL bytes at the read position, which may still become data.
 
     Attributes:
         since: when they were first seen.
-        data_at: a byte beyond them that is not NUL, or None.
+        data_at: offset of a non-NUL byte after them, or None.
     """
 
     offset: int
@@ -223,11 +223,11 @@ class Hole(Struct, frozen=False):
 
 
 class Cursor:
-    """Reads on from where it stands and collects events.
+    """Reads a file from its current position and collects events.
 
     Args:
-        clock: for how long NUL bytes have stood where more is to come.
-        name: of the file; some formats, in which NUL is data, are told by it.
+        clock: measures how long NUL bytes have been there.
+        name: of the file; it identifies some formats in which NUL is data.
     """
 
     def __init__(self, fs: FileSystem, clock: Clock, options: TailOptions, start: int, name: str = "") -> None:
@@ -268,11 +268,11 @@ class Cursor:
 
     @property
     def searched(self) -> int:
-        """How far a hole has been searched if the last look did not reach its end; else 0."""
+        """How far a hole has been searched if the last poll did not reach its end; else 0."""
         return max(self._hole.scanned, self.offset) if self._hole is not None and self._is_searching else 0
 
     def begin_life(self, size: int) -> None:
-        """Note what a file holds when its content is first looked at: all that is read of it, if it is read once."""
+        """Note the size of new content; in one-shot mode, this limits what is read."""
         if self._options.is_once:
             self._lives += 1
             self.is_unsized = size == 0
@@ -284,22 +284,22 @@ class Cursor:
 
     @property
     def is_untouched(self) -> bool:
-        """Nothing of this generation has been passed yet."""
+        """Has nothing of this generation been read or skipped yet?"""
         return self.offset == 0
 
     @property
     def needs_anchor(self) -> bool:
-        """It begins inside a file of which nothing is known yet."""
+        """Does reading start inside a file that has no fingerprint yet?"""
         return self.offset > 0 and not self._fingerprint.head
 
     def anchor(self, handle: int) -> bool:
-        """Learn the file it begins in; False if that does not reach so far."""
+        """Take the fingerprint at the start offset; False if the file is shorter."""
         is_known = self._fingerprint.load(self._fs, handle, self.offset)
         self._is_binary = self._is_binary or is_binary(self._fingerprint.head)
         return is_known
 
     def reset(self, reason: ResetReason, *, is_restart: bool) -> None:
-        """Begin at offset 0 of another file; silent if nothing had been passed."""
+        """Start at offset 0 of other content; no event if nothing had been read."""
         self._nul_passed += self._pending_nuls
         self._hole = None
         self._fingerprint.clear()
@@ -309,25 +309,25 @@ class Cursor:
             self._events.append(Reset(reason, self.generation, is_restart))
 
     def matches(self, handle: int) -> bool | None:
-        """Whether an open file agrees with what was read: see `FileFingerprint.matches`."""
+        """Does an open file match what was read? See `FileFingerprint.matches`."""
         return self._fingerprint.matches(self._fs, handle, self.offset)
 
     def read(self, handle: int, size: int, *, verify_end: bool = True, is_ending: bool = False) -> Outcome:
-        """Read on until the budget is used up or nothing more comes.
+        """Read on until the budget is used up or no more data comes.
 
-        The fingerprint is compared *after* each read, so that bytes read from a
-        file that was rewritten a moment ago are never given out.
+        The fingerprint is compared *after* each read, so that bytes of a file
+        that has just been rewritten are never passed on.
 
         Args:
-            size: what it is said to hold; only guides how much is asked for.
+            size: the reported size; it only guides how much is requested.
             is_ending: nothing will be appended any more, so nothing is held back.
 
         Raises:
-            OSError: whatever the file system says; the events so far stay valid.
+            OSError: from the file system; the events so far stay valid.
         """
         size = size if self._stop is None else self._stop
         while self.budget > 0:
-            # What is left of the budget says nothing about a hole, of which nothing is given out.
+            # A hole yields no data, so the remaining budget does not limit it.
             most = READ_BYTES if self._hole is not None else min(self.budget, READ_BYTES)
             want = min(most, max(size - self.offset, PROBE_BYTES), self._left)
             if want <= 0:
@@ -335,7 +335,7 @@ class Cursor:
             data = self._fs.read_at(handle, want, self.offset)
             if self.offset == 0 and data and len(data) < len(BOM):
                 data = read_fully(self._fs, handle, len(BOM), 0)
-            # What has no size is made up at each read: nothing is to be compared.
+            # A file without a size is generated at each read, so there is nothing to compare.
             if (data or verify_end) and not self.is_unsized:
                 same = self.matches(handle)
                 if same is not True:
@@ -351,7 +351,7 @@ class Cursor:
         return Outcome.MORE
 
     def _take_text(self, handle: int, data: bytes, size: int, *, is_ending: bool) -> Outcome | None:
-        """Give out text up to the first NUL, without a byte order mark; an outcome ends the look."""
+        """Pass on text up to the first NUL, without a byte order mark; returns an outcome if the poll ends here."""
         if data[0] == 0:
             return self._meet_hole(handle, data, size)
         self._hole = None
@@ -378,10 +378,10 @@ class Cursor:
         self.offset += len(data)
 
     def _meet_hole(self, handle: int, data: bytes, size: int) -> Outcome | None:
-        """Deal with NUL at the reading position; None: some were passed over, read on.
+        """Handle NUL bytes at the read position; None if some were skipped and reading can go on.
 
-        They are passed over only where data lies beyond, because at the end they hold up nothing and may yet become
-        data; and only those seen just now, because any part of the hole may have been filled since the last look.
+        They are skipped only if data follows: at the end of the file they block nothing and may still become data. Only
+        bytes just read are skipped, because any part of the hole may have been filled since the last poll.
         """
         now = self._clock.monotonic()
         hole = self._hole
@@ -410,7 +410,7 @@ class Cursor:
         return None if self._search_budget > 0 or nuls < len(data) else Outcome.SEARCHING
 
     def _unwritten(self, handle: int, nuls: int, stop: int | None) -> int:
-        """How many NUL bytes stand at the reading position: those just read, and what was never written behind them."""
+        """Number of NUL bytes at the read position: those just read, plus the unallocated range after them."""
         data_at = self._fs.seek_data(handle, self.offset + nuls)
         if data_at is None or stop is None:
             return nuls
@@ -422,7 +422,7 @@ class Cursor:
         return hole.polls >= self._options.nul_polls
 
     def _search(self, handle: int, hole: Hole, size: int) -> bool:
-        """Look for data beyond the hole; False if there is more to look through."""
+        """Search for data after the hole; False if the search is unfinished."""
         end_at = max(hole.scanned, size - PROBE_BYTES)
         end = read_fully(self._fs, handle, PROBE_BYTES, end_at)
         if (nuls := leading_nuls(end)) < len(end):
@@ -446,7 +446,7 @@ class Cursor:
 
 
 def leading_nuls(data: bytes) -> int:
-    """How many NUL bytes `data` begins with; fast where it holds nothing else."""
+    """Number of NUL bytes at the start of `data`; fast if there is nothing else."""
     if len(data) <= READ_BYTES and _NULS.startswith(data):
         return len(data)
     return len(data) - len(data.lstrip(b"\0"))
@@ -472,10 +472,10 @@ def gone(size: int) -> TailStatus:
 
 
 def not_yet(path: str, fs: FileSystem) -> TailStatus:
-    """No file at the path so far; the nearest existing folder tells a late file from a typo.
+    """The status for a missing file; names the nearest existing folder, to tell a late file from a typo.
 
     Raises:
-        OSError: a folder above does not say whether it is there.
+        OSError: it cannot be found out whether a parent folder exists.
     """
     folder = posixpath.dirname(path)
     near = folder
@@ -503,9 +503,9 @@ def unreachable(error: OSError, size: int) -> TailStatus:
 
 
 class UnheldTail:
-    """What follows something of which nothing is held open between two polls: every mount is followed alike.
+    """Base of tails that hold no handle open between polls and so work alike on every mount.
 
-    Polled as `tail.Tail` is; closed, it brings nothing more.
+    Polled like `tail.Tail`; after `close` it gives no more events.
     """
 
     def __init__(self, path: str, fs: FileSystem) -> None:
@@ -515,7 +515,7 @@ class UnheldTail:
         self.status = TailStatus(TailState.WAITING, "not looked at yet")
 
     def follow_as(self, *, is_network: bool) -> None:
-        """The path leads to another mount now."""
+        """The path now leads to another mount."""
 
     def close(self) -> None:
         self._is_closed = True
@@ -526,7 +526,7 @@ class UnheldTail:
 
 
 class Stillness:
-    """Whether a file that was renamed away may be left: nothing is written to it any more."""
+    """Tells when a renamed file can be abandoned because it is no longer written to."""
 
     def __init__(self, options: TailOptions) -> None:
         self._options = options
@@ -535,12 +535,12 @@ class Stillness:
         self._still_since = self._waited_since = float("inf")
 
     def is_long_enough(self, now: float, offset: int, *, is_awaited: bool) -> bool:
-        """Take in that it has been read up to `offset`, its end.
+        """Note that the file has been read to its end, at `offset`; can it be abandoned?
 
         Args:
-            now: the time, in seconds of any clock that goes on evenly.
-            is_awaited: the file that has taken its place holds data, which wait meanwhile. While it holds
-                none the old one is kept, however long that is: a writer moves on by writing.
+            now: seconds of a monotonic clock.
+            is_awaited: its successor already has data, which has to wait. Until then the old file is kept,
+                however long that takes: only writing to the new file shows that the writer has switched.
         """
         if offset != self._offset:
             self._offset, self._polls, self._still_since = offset, 0, now
@@ -550,6 +550,6 @@ class Stillness:
         self._waited_since = min(now, self._waited_since)
         if now - self._waited_since >= self._options.linger_max_s:
             return True
-        # What was written before the new file got its first data is seen by reading once more behind that.
+        # One more read after the new file got its first data sees everything written to the old file before.
         is_still = now - max(self._still_since, self._waited_since) >= self._options.linger_s
         return is_still and self._polls >= self._options.drain_polls

@@ -18,43 +18,43 @@ from rltop.sources.tail import LastRows, Tail, find_tail_start, folder_at, open_
 
 
 class Feed:
-    """A source of bytes that never blocks whoever takes from it."""
+    """A source of bytes that never blocks its consumer."""
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """What has come, in order, at most `max_bytes` of it; empty if nothing has."""
+        """New events in order, at most `max_bytes` of data; may be empty."""
         raise NotImplementedError
 
     @property
     def status(self) -> TailStatus:
-        """How the source is doing, with the figures for progress."""
+        """State of the source, with the figures for progress."""
         raise NotImplementedError
 
     @property
     def is_exhausted(self) -> bool:
-        """Nothing is left to take as of the last look; a followed file may grow again."""
+        """Is nothing left to take, as of the last poll? A followed file may grow again."""
         raise NotImplementedError
 
     @property
     def is_network(self) -> bool:
-        """Another machine may write: what it wrote can be seen late."""
+        """May another machine write, so that changes can show up late?"""
         return False
 
     @property
     def is_over(self) -> bool:
-        """Nothing will ever come again: a recording that has been given out."""
+        """Will nothing ever come again, as after the end of a recording?"""
         return False
 
     @property
     def is_at_rest(self) -> bool:
-        """Nothing can be taken, and whoever reads will ring when that changes; False where nobody would."""
+        """Is nothing left to take, and will the reader signal new data? False if it does not signal."""
         return False
 
     def close(self) -> None:
-        """Stop; nothing comes any more."""
+        """Stop; no more events follow."""
 
 
 class DirectFeed(Feed):
-    """Reads when it is asked, in the caller's own time: for one-shot use and tests."""
+    """Reads synchronously in `take`: for one-shot use and tests."""
 
     is_exhausted = False
 
@@ -67,12 +67,12 @@ class DirectFeed(Feed):
         start: int = 0,
         last: LastRows | None = None,
     ) -> None:
-        """Looks at the file only if `last` is given."""
+        """Opens the file only if `last` is given."""
         fs = fs or FileSystem()
         self.start = start
         head = b""
         if last is not None:
-            # A file that cannot be opened has no last rows; the tail says why.
+            # A file that cannot be opened has no last rows; the tail will report why.
             with suppress(OSError):
                 self.start, head = find_tail_start(fs, os.fspath(path), last)
         self._head = [Chunk(head, 0, 0, is_head=True)] if head else []
@@ -102,9 +102,9 @@ class DirectFeed(Feed):
 
 
 class EventQueue:
-    """Events between one thread that reads and one that takes, bounded in bytes.
+    """A queue between one reading and one consuming thread, bounded in bytes.
 
-    The lock is held for moments only, never across a call into a file system.
+    The lock is held only briefly, never across a call into a file system.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -158,7 +158,7 @@ class EventQueue:
 
 
 class AwaitedFeed(Feed):
-    """Gives nothing, and says what is waited for; whoever looks again puts a real feed in its place."""
+    """Gives no data and says what is awaited, until a real feed replaces it."""
 
     is_exhausted = True
     status = TailStatus(TailState.WAITING)
@@ -171,9 +171,9 @@ class AwaitedFeed(Feed):
 
 
 class SequenceFeed(Feed):
-    """The chunks of `paths` one after the other; a reset stands between two files.
+    """The chunks of `paths` one after the other, with a reset between two files.
 
-    Generations are counted through: no two files, and no two lives of the last one, share a number.
+    Generations increase across files: no two files, and no two contents of the last one, share a number.
     """
 
     def __init__(self, paths: Sequence[str], open_feed: Callable[[str], Feed]) -> None:
@@ -186,7 +186,7 @@ class SequenceFeed(Feed):
         self._left_out: tuple[str, ...] = ()
 
     def extend(self, paths: Sequence[str]) -> None:
-        """Go on with further files when the present last one has been read: a writer has begun a new one."""
+        """Append files to read after the present last one, as when a writer starts a new file."""
         self._paths += paths
 
     @property
@@ -194,7 +194,7 @@ class SequenceFeed(Feed):
         return self._turn == len(self._paths) - 1
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """What has come of the file whose turn it is; at its end, the next one begins."""
+        """New events of the current file; at its end, the next file starts."""
         events = [self._renumbered(event) for event in self._feed.take(max_bytes)]
         if not events and not self._is_last and self._feed.is_exhausted:
             self._note_gap(self._feed.status)
@@ -243,17 +243,17 @@ QUEUE_BYTES = 8 * 1024 * 1024
 
 
 class PipeFeed(Feed):
-    """Everything that comes through a file descriptor, until its other end is closed: `ssh node tail -F log | rltop -`.
+    """Reads a file descriptor until its other end is closed: `ssh node tail -F log | rltop -`.
 
-    It cannot be read twice: there is no preview, and older rows survive only downsampled. A daemon thread reads, and
+    It cannot be read twice, so there is no preview, and older rows exist only downsampled. A daemon thread reads, and
     nothing waits for it.
     """
 
     def __init__(self, descriptor: int, on_data: Callable[[], None] | None = None) -> None:
-        """Begins to read.
+        """Starts reading.
 
         Args:
-            descriptor: open for reading; it belongs to the feed from now on.
+            descriptor: open for reading; the feed takes ownership.
         """
         self._descriptor = descriptor
         self._on_data = on_data
@@ -293,7 +293,7 @@ class PipeFeed(Feed):
 
     @property
     def status(self) -> TailStatus:
-        """At the end whenever nothing waits: a pipe has no size."""
+        """At the end whenever the queue is empty, because a pipe has no size."""
         if self._error:
             what = f"cannot read standard input: {self._error}"
             return TailStatus(TailState.LOST, what, self._offset, self._offset, error=SourceError(what))
@@ -311,5 +311,5 @@ class PipeFeed(Feed):
         return self._is_at_end and self._queue.is_empty
 
     def close(self) -> None:
-        """Read no further; the thread ends with the program if nothing comes."""
+        """Stop reading; a thread blocked in a read ends with the program."""
         self._has_room.clear()

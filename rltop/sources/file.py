@@ -1,8 +1,8 @@
 """A small interface to the file system, the properties of mounts, and the limit of open files.
 
-This room accesses files through `FileSystem` only, so that a test can use a faulty one.
-It does not know what is in a file. The number of open files needs no bookkeeping: the
-kernel assigns the lowest free descriptor, so a handle shows how many are in use.
+The other modules here access files only through `FileSystem`, so that a test can use a faulty one.
+The number of open files needs no bookkeeping: the kernel assigns the lowest free descriptor,
+so a descriptor's number shows roughly how many are in use.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ EVENT_KINDS = frozenset(
         "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "ramfs", "f2fs", "bcachefs", "overlay",
     }
 )  # fmt: skip
-"""Kinds whose every change passes through this kernel, so that inotify sees it.
+"""File systems in which every change passes through this kernel, so that inotify sees it.
 
-An allow-list: a watch on any other kind succeeds as well and then stays silent
-about what other machines write. Source: the local part of the table of magic
-numbers in coreutils `src/stat.c`, as `tail -f` uses it (unknown means poll).
+An allow-list: on any other kind a watch succeeds as well, but misses what other
+machines write. Source: the local part of the table of magic numbers in coreutils
+`src/stat.c`, which `tail -f` uses (an unknown kind is polled).
 """
 
 
 class FileStat(NamedTuple):
-    """What is known about a file without reading it.
+    """Properties of a file that are known without reading it.
 
     Attributes:
-        inode, device: which file it is, as long as it exists.
-        nlink: number of names; 0 means deleted, but still open here.
+        inode, device: identify the file as long as it exists.
+        nlink: number of hard links; 0 means deleted, but still open here.
     """
 
     size: int
@@ -54,7 +54,7 @@ class FileStat(NamedTuple):
 
     @property
     def stamp(self) -> tuple[int, int, int]:
-        """What changes when the file is written to, or another one takes its place."""
+        """Changes when the file is written to or replaced."""
         return self.inode, self.size, self.mtime_ns
 
     @property
@@ -67,42 +67,42 @@ class FileStat(NamedTuple):
 
 
 class DirectoryEntry(NamedTuple):
-    """A name in a directory and the inode that the directory gives it."""
+    """A name in a directory and its inode according to the directory."""
 
     name: str
     inode: int
 
 
 class FileSystem:
-    """The kernel's own file system calls; every method may raise OSError."""
+    """The system calls of the kernel; every method may raise OSError."""
 
     def stat(self, target: str | int) -> FileStat:
-        """Describe a path (symlinks followed) or an open handle."""
+        """Stat a path (following symlinks) or an open descriptor."""
         seen = os.stat(target)  # noqa: PTH116 - a handle is as good as a path here
         return FileStat(seen.st_size, seen.st_ino, seen.st_dev, seen.st_nlink, seen.st_mtime_ns, seen.st_mode)
 
     def open(self, path: str) -> int:
-        """Open for reading; never waits for a writer."""
+        """Open for reading, without waiting for a writer."""
         return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
 
     def read_at(self, handle: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes at `offset`; empty at the end."""
+        """Up to `size` bytes at `offset`; empty at the end of the file."""
         return os.pread(handle, size, offset)
 
     def seek_data(self, handle: int, offset: int) -> int | None:
-        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
+        """Offset of the next allocated data; `offset` itself if unsupported, None if there is none."""
         try:
-            # It moves the handle's own position, which `read_at` does not use.
+            # This moves the descriptor's own position, which `read_at` does not use.
             return os.lseek(handle, offset, os.SEEK_DATA)
         except OSError as error:
-            # Many file systems (FUSE, /proc) know of no holes; what else is wrong, the next read says.
+            # Many file systems (FUSE, /proc) do not support holes; any other error will show at the next read.
             return None if error.errno == errno.ENXIO else offset
 
     def close(self, handle: int) -> None:
         os.close(handle)
 
     def may_keep(self, handle: int) -> bool:
-        """Whether the handle may stay open while nothing is read from it; there may be too few of them."""
+        """May the handle stay open between polls? False if descriptors run short."""
         return handle < limit() - RESERVE
 
     def scandir(self, directory: str) -> list[DirectoryEntry]:
@@ -115,13 +115,13 @@ class FileSystem:
 
 
 def read_fully(fs: FileSystem, handle: int, size: int, offset: int) -> bytes:
-    """Read `size` bytes at `offset`, asking again after a short read.
+    """Read `size` bytes at `offset`, repeating short reads.
 
     Returns:
-        Fewer bytes only where the file ends.
+        Fewer bytes only at the end of the file.
 
     Raises:
-        OSError: whatever the file system says.
+        OSError: from the file system.
     """
     data = fs.read_at(handle, size, offset)
     while len(data) < size:
@@ -133,7 +133,7 @@ def read_fully(fs: FileSystem, handle: int, size: int, offset: int) -> bytes:
 
 
 def read_part(fs: FileSystem, path: str, size: int, offset: int) -> bytes:
-    """What `read_fully` reads, of a file that is opened for it."""
+    """Like `read_fully`, for a file that is opened and closed here."""
     handle = fs.open(path)
     try:
         return read_fully(fs, handle, size, offset)
@@ -142,13 +142,13 @@ def read_part(fs: FileSystem, path: str, size: int, offset: int) -> bytes:
 
 
 class Mount(NamedTuple):
-    """Where a file system is attached and how it may be watched.
+    """Where a file system is mounted and how it can be watched.
 
     Attributes:
         point: absolute path of the mount point.
         kind: the kernel's name, with the FUSE subtype: "ext4", "nfs4", "fuse.sshfs".
-        is_network: another machine may write here, of which the kernel tells no event: re-open at each poll, doubt what
-            looks like a truncation.
+        is_network: another machine may write, without an event here: files are reopened at each poll, and an apparent
+            truncation must be confirmed.
     """
 
     point: str
@@ -157,7 +157,7 @@ class Mount(NamedTuple):
 
 
 def read_mountinfo() -> str:
-    """The mount table of this process; empty where the system has none."""
+    """The mount table of this process; empty if the system has none."""
     try:
         return MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -165,14 +165,14 @@ def read_mountinfo() -> str:
 
 
 def mount_of(path: str, mountinfo: str | None = None) -> Mount:
-    """Find the mount that `path` lies on: the longest mount point above it.
+    """Find the mount of `path`: the longest mount point above it.
 
-    Touches nothing but the mount table, so it answers even where the file system
-    behind the path does not. Symlinks are the caller's to resolve.
+    Reads only the mount table, so it works even if the file system behind the path
+    does not respond. The caller must resolve symlinks.
 
     Returns:
-        The mount; of several on one point the last, which covers the others.
-        Without a usable table an unknown mount that is treated as network.
+        The mount; of several on one mount point the last, which hides the others.
+        Without a usable table, an unknown mount, treated as network.
     """
     text = read_mountinfo() if mountinfo is None else mountinfo
     best = ("/", "unknown")
@@ -184,11 +184,11 @@ def mount_of(path: str, mountinfo: str | None = None) -> Mount:
 
 @lru_cache(maxsize=2)
 def parse_mountinfo(text: str) -> Sequence[tuple[str, str]]:
-    """(Mount point, kind) of each line; a malformed line is passed over.
+    """(Mount point, kind) of each line; malformed lines are skipped.
 
-    The format is that of proc_pid_mountinfo(5): the mount point is the fifth field,
-    the kind the first one behind a lone hyphen, before which stand any number of
-    optional fields. Space, tab, newline and backslash are written in octal.
+    Format: proc_pid_mountinfo(5). The mount point is the fifth field; the kind is the
+    first field after a lone hyphen, which follows any number of optional fields.
+    Space, tab, newline and backslash are written in octal.
     """
     found = []
     for line in text.splitlines():
@@ -215,9 +215,9 @@ ANCHOR_BYTES = 64
 class FileFingerprint:
     """The first 256 bytes of a file and the last 64 that were read.
 
-    The head tells another file from a longer one; the anchor tells a file that was truncated and has grown past the
-    reading position again, even where each life begins with the same line. A NUL that was read says nothing, because a
-    hole may be filled later; it matches any byte.
+    The head tells another file from a longer one. The anchor reveals a file that was truncated and has grown past the
+    read position again, even if each content starts with the same line. A NUL that was read matches any byte, because a
+    hole may be filled later.
     """
 
     __slots__ = ("anchor", "head")
@@ -230,24 +230,24 @@ class FileFingerprint:
         self.head = self.anchor = b""
 
     def extend(self, data: bytes) -> None:
-        """Take in bytes that were read, in the order of the file."""
+        """Add bytes that were read, in file order."""
         if len(self.head) < HEAD_BYTES:
             self.head += data[: HEAD_BYTES - len(self.head)]
         size = len(data)
         self.anchor = data[-ANCHOR_BYTES:] if size >= ANCHOR_BYTES else (self.anchor + data)[-ANCHOR_BYTES:]
 
     def skip(self, size: int) -> None:
-        """Take in a hole of `size` bytes."""
+        """Add a hole of `size` bytes."""
         self.extend(bytes(min(size, HEAD_BYTES)))
 
     def load(self, fs: FileSystem, handle: int, offset: int) -> bool:
-        """Take it from a file that is read from `offset` on.
+        """Take the fingerprint of a file that is read from `offset` on.
 
         Returns:
-            False if the file does not reach that far.
+            False if the file is shorter than `offset`.
 
         Raises:
-            OSError: whatever the file system says.
+            OSError: from the file system.
         """
         head = read_fully(fs, handle, min(HEAD_BYTES, offset), 0)
         length = min(ANCHOR_BYTES, offset)
@@ -258,14 +258,14 @@ class FileFingerprint:
         return True
 
     def matches(self, fs: FileSystem, handle: int, offset: int) -> bool | None:
-        """Compare with an open file whose reading position would be `offset`.
+        """Compare with an open file whose read position would be `offset`.
 
         Returns:
-            True: nothing contradicts; False: another content; None: what can be
-            read agrees, but it is less than what was read before.
+            True: no contradiction; False: other content; None: it matches as far
+            as it can be read, but is shorter than what was read before.
 
         Raises:
-            OSError: whatever the file system says.
+            OSError: from the file system.
         """
         is_short = False
         for known, start in ((self.head, 0), (self.anchor, offset - len(self.anchor))):
@@ -281,13 +281,13 @@ class FileFingerprint:
 
 
 MOST = 65_536
-"""More are not asked for, whatever the hard limit is: programs that are run on an alert inherit it."""
+"""The soft limit is not raised above this, because programs that are run on an alert inherit it."""
 RESERVE = 128
-"""Kept free for everything but files that are followed: the terminal, the event loop, imports, looks at directories."""
+"""Descriptors kept free for everything but followed files: terminal, event loop, imports, directory listings."""
 FEWEST = 16
-"""With fewer there is no screen: 12 are used at once, and an import that finds none left fails in words of its own."""
+"""Minimum for the screen: 12 are used at once, and an import without a free descriptor fails with an obscure error."""
 FEW = 64
-"""Where so few may be open, none is spent on being woken by the kernel."""
+"""At this limit or below, none is spent on inotify."""
 
 
 def limit() -> int:
@@ -296,7 +296,7 @@ def limit() -> int:
 
 
 def need_files() -> None:
-    """Refuse to begin with fewer than `FEWEST`, which would end somewhere on the way.
+    """Refuse to start with fewer than `FEWEST` descriptors, which would fail later anyway.
 
     Raises:
         OSError: EMFILE.
@@ -308,7 +308,7 @@ def need_files() -> None:
 
 
 def raise_limit() -> None:
-    """Raise the soft limit to the hard one, as far as that is of use; where it may not be, it stays."""
+    """Raise the soft limit to the hard one or to `MOST`; keep it if that is not allowed."""
     import resource  # noqa: PLC0415 - nothing else wants it, and the first frame is not to wait for it
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -318,5 +318,5 @@ def raise_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError):
-        # A sandbox may forbid it: files that rest are closed then.
+        # A sandbox may forbid it; then idle files are closed between polls.
         return

@@ -1,8 +1,8 @@
 """Background reading, so that a dead server delays only its own files.
 
 One daemon thread per mount polls its files and puts the data into bounded queues. Nothing waits for these threads:
-neither the consumer of a feed, nor other mounts, nor the end of the program. Everything in `MountThread` but `add`,
-`wake`, `stop` and `silent_s` runs on its thread; only there may a call into a file system stand.
+neither the consumer of a feed, nor other mounts, nor the exit of the program. All of `MountThread` except `add`,
+`wake`, `stop` and `silent_s` runs on its own thread; only that thread may call into a file system.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from rltop.sources.tail import AnyTail, LastRows, Tail, find_tail_start, folder_
 from rltop.sources.watch import Watcher
 
 RESOLVE_S = 60.0
-"""How often links are resolved again and the watch on the folder is renewed."""
+"""How often symlinks are resolved again and the folder's watch is renewed."""
 
 WATCH_RETRY_S = 10.0
-"""How soon watching is tried again after it failed, for example because the folder does not exist yet."""
+"""Delay before watching is tried again after a failure, for example because the folder does not exist yet."""
 
 CALM_S = 0.02
-"""Shortest time between two looks caused by the kernel: a busy folder must not become a busy thread."""
+"""Debounce interval for inotify events: a busy folder must not cause a busy thread."""
 
 LONGEST_WAIT_S = 60.0
 
 QUIET_LOOKS_PER_S = 50
-"""Looks at quiet files that a mount gets in a second, all together: a look is 20 µs, and waking up for it more."""
+"""Polls per second of idle files, for a whole mount: one takes 20 µs, and the wake-up more."""
 
 
 FILES_A_PASS_PER_S = 1000
-"""Files that are asked in a second whether they are due; the kernel's word, where it gives one, is not waited with."""
+"""Files per second that are checked for being due; this does not delay inotify events."""
 
 _CHANGES_KEPT = 4096
-"""Past that the oldest are forgotten, and seen by polling."""
+"""Beyond this the oldest events are dropped; polling will find those changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Time between two looks, growing by `backoff` up to `longest_s` while nothing comes."""
+    """Polling interval, multiplied by `backoff` up to `longest_s` while nothing arrives."""
 
     shortest_s: float
     longest_s: float
@@ -65,10 +65,10 @@ class Backoff:
 
 @dataclass(slots=True, eq=False)
 class Follow:
-    """One file that is followed: what the thread and the feed share.
+    """A followed file: the state shared by the thread and the feed.
 
-    The feed's side reads `status`, `start`, `mount`, `thread`, `is_queued` and `is_watched`, takes
-    from `queue` and sets `is_closed`; everything else is the thread's own.
+    The feed reads `status`, `start`, `mount`, `thread`, `is_queued` and `is_watched`, takes from
+    `queue` and sets `is_closed`; everything else belongs to the thread.
     """
 
     path: str
@@ -100,10 +100,10 @@ class Follow:
         return self.queue.room >= min(self.read_bytes, max(1, self.queue.limit_bytes // 2))
 
     def silent_s(self, now: float, moved_at: float) -> float:
-        """For how long an answer has been owed: about this file, or, while it waits for its turn, about any.
+        """How long the file system has not responded, for this file or, while it is queued, for any file.
 
         Args:
-            moved_at: when the last of the files that are asked for the first time had its answer.
+            moved_at: when the link resolver last got a response for any file.
         """
         if self.thread is not None:
             return self.thread.silent_s(now)
@@ -115,24 +115,24 @@ class Follow:
 
 
 def locate(follow: Follow, fs: FileSystem, mount_of: Callable[[str], Mount]) -> Mount:
-    """Resolve the links of a file's path and note the mount that they lead to."""
+    """Resolve the symlinks of a file's path and set the mount that they lead to."""
     try:
         follow.real_path = fs.realpath(follow.path)
     except (OSError, ValueError):
-        # Without an answer the path is taken by its name; the tail says what is wrong.
+        # If the path cannot be resolved, it is used as it is; the tail will report the error.
         follow.real_path = follow.real_path or follow.path
     follow.mount = mount_of(follow.real_path)
     return follow.mount
 
 
 class MountThread:
-    """Polls the files of one mount, one after the other, for as long as it runs.
+    """Polls the files of one mount in turn, for as long as it runs.
 
     Args:
-        tail_options: how files are followed; whether the mount is a network's is filled in.
-        hand_over: takes a file whose links lead to another mount by now.
-        on_data: called when there is something new; None where nobody waits for it.
-        watcher: tells of changes between two looks; None where the mount reports none.
+        tail_options: how files are followed; `is_network` is set from the mount.
+        hand_over: takes a file whose symlinks now lead to another mount.
+        on_data: called when there is something new, if given.
+        watcher: reports changes between polls; None if the mount has no events.
     """
 
     def __init__(
@@ -180,12 +180,12 @@ class MountThread:
         self._wake.set()
 
     def stop(self) -> None:
-        """End as soon as the file system lets it; from any thread."""
+        """End as soon as the file system allows; callable from any thread."""
         self._is_stopped = True
         self._wake.set()
 
     def silent_s(self, now: float) -> float:
-        """For how long the file system has owed an answer; from any thread."""
+        """How long the current file system call has taken; callable from any thread."""
         since = self._busy_since
         return now - since if since is not None else 0.0
 
@@ -227,7 +227,7 @@ class MountThread:
         try:
             has_news = self._look(follow)
         except Exception as error:
-            # The worker boundary: a fault in reading one file must show, and must not stop the others.
+            # The boundary of the thread: a failure with one file must be shown, and must not stop the others.
             self._follows.remove(follow)
             follow.status = TailStatus(TailState.REFUSED, f"reading stopped: {error!r}", before.size, before.offset)
             follow.has_looked = has_news = True
@@ -241,11 +241,11 @@ class MountThread:
         try:
             on_data()
         except RuntimeError:
-            # The loop that was to be woken is closed: nobody is listening any more.
+            # The event loop to be woken is closed, so there is no listener any more.
             self._on_data = None
 
     def _look(self, follow: Follow) -> bool:
-        """Poll one file; True if something new can be taken."""
+        """Poll one file; True if there is new data to take."""
         now = self._clock.monotonic()
         if now >= follow.next_locate:
             follow.next_locate = now + RESOLVE_S
@@ -281,7 +281,7 @@ class MountThread:
         follow.next_look = self._clock.monotonic() + (0.0 if has_more else follow.interval_s)
 
     def _stays(self, follow: Follow) -> bool:
-        """Whether the file still lies on this mount; if not, its new thread has it now."""
+        """Is the file still on this mount? If not, it is handed to that mount's thread."""
         mount = locate(follow, self._fs, self._mount_of)
         if (mount.point, mount.is_network) == (self._mount.point, self._mount.is_network):
             return True
@@ -335,7 +335,7 @@ class MountThread:
         times = [self._due_at(follow) for follow in self._follows]
         if self._changed:
             times.append(self._last_calm + CALM_S)
-        # Among many one is always nearly due: they are looked at in batches, unless one has more to give.
+        # With many files one is nearly always due, so they are polled in batches, unless one has more to read.
         least_s = 0.0 if self._has_more or self._changed else len(self._follows) / FILES_A_PASS_PER_S
         return min(LONGEST_WAIT_S, max(least_s, min(times, default=now + LONGEST_WAIT_S) - now))
 
@@ -344,7 +344,7 @@ DEFAULT_OPTIONS = ReaderOptions()
 
 
 class ThreadedFeed(Feed):
-    """What a thread reads of one file; every method returns at once."""
+    """The feed of a file that is read by a thread; every method returns at once."""
 
     def __init__(self, follow: Follow, clock: Clock, stuck_after_s: float, moved_at: Callable[[], float]) -> None:
         self.follow = follow
@@ -362,7 +362,7 @@ class ThreadedFeed(Feed):
 
     @property
     def status(self) -> TailStatus:
-        """How the last look went, or for how long there has been no answer."""
+        """The status of the last poll, or how long there has been no answer."""
         silent_s = self._silent_s()
         if silent_s < self._stuck_after_s:
             return self.follow.status
@@ -371,7 +371,7 @@ class ThreadedFeed(Feed):
 
     @property
     def is_exhausted(self) -> bool:
-        """All that the last look showed has been taken, or there is no answer."""
+        """Has everything from the last poll been taken, or does the file system not answer?"""
         follow = self.follow
         if not follow.queue.is_empty:
             return False
@@ -386,7 +386,7 @@ class ThreadedFeed(Feed):
 
     @property
     def is_at_rest(self) -> bool:
-        """All that the last look showed has been taken, and it showed the end of the file."""
+        """Has everything from the last poll been taken, and did that reach the end of the file?"""
         return self.follow.queue.is_empty and self.follow.status.state is TailState.AT_END
 
     def close(self) -> None:
@@ -398,7 +398,7 @@ class ThreadedFeed(Feed):
 
 
 class Reader:
-    """Follows any number of files from daemon threads, one for each mount."""
+    """Follows any number of files with daemon threads, one per mount."""
 
     def __init__(
         self,
@@ -408,12 +408,12 @@ class Reader:
         on_data: Callable[[], None] | None = None,
         mountinfo: Callable[[], str] = read_mountinfo,
     ) -> None:
-        """Starts nothing yet.
+        """Starts no thread yet.
 
         Args:
-            clock: the system's if None; it must move by itself.
-            on_data: called from a reading thread after something can be taken or a
-                status has changed; must not block, for example `loop.call_soon_threadsafe`.
+            clock: the system clock by default; it must advance on its own.
+            on_data: called from a reading thread after new data or a new status;
+                must not block, for example `loop.call_soon_threadsafe`.
         """
         self._options = options
         self._fs = fs or FileSystem()
@@ -429,18 +429,18 @@ class Reader:
         self._is_closed = False
 
     def follow(self, path: str | os.PathLike[str], *, start: int = 0, last: LastRows | None = None) -> ThreadedFeed:
-        """Begin to follow a file, touching no file system: even its links are resolved by the thread."""
+        """Follow a file; makes no file system call itself, even symlinks are resolved by a thread."""
         absolute = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
         queue = EventQueue(self._options.queue_bytes)
         follow = Follow(absolute, queue, self._options.read_bytes, self._clock.monotonic(), start, last)
         if not self._resolver.add(follow):
-            # No thread is left for this user: the file goes by its name, and who reads it resolves its links.
+            # No more threads are allowed: the mount's thread will resolve the symlinks, starting with the plain path.
             follow.real_path = absolute
             self.hand_over(follow, self.mount_of(absolute))
         return ThreadedFeed(follow, self._clock, self._options.stuck_after_s, lambda: self._moved_at)
 
     def close(self) -> None:
-        """Tell every thread to end and return; a thread that hangs is left behind."""
+        """Tell every thread to end, without waiting; a thread that hangs is abandoned."""
         with self._lock:
             self._is_closed = True
             threads = list(self._threads.values())
@@ -461,7 +461,7 @@ class Reader:
         self.hand_over(follow, mount)
 
     def hand_over(self, follow: Follow, mount: Mount) -> None:
-        """Give a file to the thread of the mount its links lead to."""
+        """Give a file to the thread of the mount that its symlinks lead to."""
         thread = self._thread_for(mount)
         thread.add(follow)
         follow.thread = thread
@@ -496,17 +496,17 @@ class Reader:
 
 
 HANGS_S = 0.1
-"""After so long on one file another thread takes the rest."""
+"""If one file takes longer, another thread continues with the rest."""
 
 
 class LinkResolver:
-    """Resolves the links of files, before it is known on which mount they lie.
+    """Resolves the symlinks of files whose mount is not known yet.
 
-    Links may lead anywhere, so resolving them may hang like any read. One thread does it for all files, so that a
-    thousand need no thousand threads; where it has not moved for `HANGS_S`, another one goes on with the rest.
+    Symlinks may lead anywhere, so resolving them may hang like any read. One thread resolves all files, since a
+    thousand files must not need a thousand threads; if it makes no progress for `HANGS_S`, another one takes over.
 
     Args:
-        begin: resolves the links of a file and hands it over.
+        begin: resolves the symlinks of a file and hands it over.
     """
 
     def __init__(self, begin: Callable[[Follow], None]) -> None:
@@ -517,7 +517,7 @@ class LinkResolver:
         self._is_watched = False
 
     def add(self, follow: Follow) -> bool:
-        """Begin with a file as soon as can be; False where there is no thread to be had."""
+        """Queue a file; False if no thread can be started."""
         with self._lock:
             self._left.append(follow)
             if self._is_watched:
@@ -531,7 +531,7 @@ class LinkResolver:
             return True
 
     def _watch(self) -> None:
-        """Have a thread at work for as long as a file is left."""
+        """Keep a thread working while files are left."""
         done = -1
         worker = Worker("rltop-resolve")
         while True:

@@ -1,7 +1,7 @@
-"""A recorded run played back as if it were live.
+"""Plays back a recorded run as if it were live.
 
-Reads the file like any other source and holds each line back until it is due. In a
-line it looks only for one number, by its key.
+Reads the file like any other source and holds each line back until it is due. Of a
+line it knows only one number: its time, found by key.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from rltop.sources.tail import Tail
 
 READ_BYTES = 256 * 1024
 SNIFF_BYTES = 1024 * 1024
-"""How much of the beginning is searched for a key that tells the time."""
+"""How much of the beginning is searched for a time key."""
 
 _NUMBER = rb"\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 WALL_TIME = regex(rb'"(?:time|timestamp|_timestamp|wall_time|time/wall_clock_sec)"' + _NUMBER)
-"""Keys under which trainers and trackers write the time of a row."""
+"""Keys under which trainers and trackers log the time of a row."""
 STEP_TIME = regex(rb'"(?:timing_s/step|perf/time_per_step)"' + _NUMBER)
-"""Keys under which they write how long the row's step took."""
+"""Keys under which they log the duration of the row's step."""
 
 MILLISECONDS_FROM = 1e11
-"""A time since the epoch above this can only be meant in milliseconds."""
+"""Epoch times above this must be milliseconds."""
 
 
 ROWS_PER_TIME = 8
-"""At most so many rows for each one that tells the time; the others come together with it."""
+"""Times are used only if there are at most so many rows per time; rows without one come with the row before."""
 
 FIXED_GAP_S = 1.0
-"""Recorded time between two lines where they do not tell."""
+"""Gap between two lines if the recording has no times."""
 LONGEST_GAP_S = 3600.0
-"""A longer recorded silence is cut to this: the run was resumed another day."""
+"""Longer gaps are cut to this: the run was resumed later."""
 
 
 class _Pacing:
@@ -45,7 +45,7 @@ class _Pacing:
 
     def __init__(self, sample: bytes) -> None:
         times = len(WALL_TIME.findall(sample))
-        # A header or a summary may name a time as well; rows that tell it do so again and again.
+        # A header or summary may contain a time, too; only repeated times belong to rows.
         self._has_wall_time = times > 0 and times * ROWS_PER_TIME >= sample.count(b"\n")
         self._has_step_time = STEP_TIME.search(sample) is not None
         self._last: float | None = None
@@ -71,9 +71,9 @@ class _Pacing:
 class ReplayFeed(Feed):
     """A recorded file, released line by line.
 
-    The gap before a line is the difference of the rows' own wall times, else the
-    step time in the row, else a fixed one, divided by `speed`. The clock starts at
-    the first `take`. Lines whose gap is 0 come together with the one before.
+    The gap before a line is the difference of the rows' wall times, else the row's
+    step time, else a constant, divided by `speed`. The clock starts with the first
+    `take`. Lines with a gap of 0 come together with the line before.
     """
 
     is_exhausted = False
@@ -88,11 +88,11 @@ class ReplayFeed(Feed):
         """Open the recording.
 
         Args:
-            speed: recorded seconds for each second; infinite gives out all at once.
-            warm_start: share of the file, 0 to 1, that is there at once.
+            speed: recorded seconds per second; infinity releases everything at once.
+            warm_start: fraction of the file, 0 to 1, that is released immediately.
 
         Raises:
-            SourceError: there is no such file, or it cannot be read.
+            SourceError: the file does not exist or cannot be read.
             ValueError: the speed is not positive.
         """
         if not speed > 0:
@@ -110,7 +110,7 @@ class ReplayFeed(Feed):
         self._offset = 0
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """The lines whose turn has come, at most `max_bytes`; the rest of them the next time."""
+        """The lines that are due, at most `max_bytes`; the rest comes with the next call."""
         now = self._clock.monotonic()
         if self._due_at is None:
             self._due_at = now
@@ -141,7 +141,7 @@ class ReplayFeed(Feed):
 
     @property
     def status(self) -> TailStatus:
-        """As of a file that has only the lines whose turn has come."""
+        """The status of a file that contains only the lines due so far."""
         is_waiting = self._due_at is not None and (self.is_exhausted or self._due_at > self._clock.monotonic())
         state, size = (TailState.AT_END, self._offset) if is_waiting else (TailState.READING, self._size)
         return TailStatus(state, "", size, self._offset, self._tail.status.nul_bytes)
@@ -173,7 +173,7 @@ class ReplayFeed(Feed):
                 self._due_at += gap_s / self._speed
 
     def _read_lines(self) -> Iterator[Chunk | Reset]:
-        """Each line as a chunk of its own, with its end; the last may have none."""
+        """Each line as a chunk with its line feed, which the last line may lack."""
         held: Chunk | None = None
         while True:
             for event in self._tail.poll(READ_BYTES):

@@ -1,7 +1,7 @@
-"""Following one run of a tracker: its rows in a database, or a folder with one file for each metric.
+"""Follows one run of a tracker: rows in a database, or a folder with one file per metric.
 
-Every row is given out as a line (`model/table_rows.py`), in the order of their times where
-several tables or files have some to give. Knows which tables there are, not what is in their rows.
+Every row becomes a line (`model/table_rows.py`); lines of several tables or files are merged
+by time. Knows which tables there are, but not the meaning of their rows.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from rltop.sqlite_file import DatabaseFile, DatabaseTable, Pages, TableRow, newe
 from rltop.structs import Struct, field
 
 PIECE_ROWS = 500
-"""Rows of each table in one look, which must be short: a writer changes the file meanwhile."""
+"""Rows of each table per poll, which must be short because a writer may change the file meanwhile."""
 _TIME = "timestamp"
 _MAX_VALUE_BYTES = 16 * 1024 * 1024
 _MAX_NAME_BYTES = 64 * 1024
 
 Line = tuple[str, bytes]
-"""When it was written, in a form that can be compared, and the line."""
+"""The time as a comparable string, and the line."""
 
 
 class _Lines:
-    """Lines of several tables or files, given out in the order of their times.
+    """Merges the lines of several tables or files by time.
 
-    Those of one stay in their order. While one may have earlier lines than those that wait, nothing is given out.
+    Each of them keeps its own order. While one may still have earlier lines than those waiting, nothing is released.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class _Lines:
             held.append((latest, line))
 
     def take(self, unread: Collection[str]) -> bytes:
-        """What can be given out, removed; `unread` are those that have more than has been added."""
+        """Remove and return the lines that can be released; `unread` names inputs with lines not added yet."""
         taken: list[bytes] = []
         order = {name: at for at, name in enumerate(self.waiting)}
         heads = [(held[0][0], order[name], name) for name, held in self.waiting.items() if held]
@@ -78,15 +78,15 @@ class _Lines:
 
 
 def _time_of(row: TableRow, table: DatabaseTable) -> str:
-    """When a row was written, so that texts compare as times do; empty for settings, which come first."""
+    """The time of a row, as a string that sorts by time; empty for settings, which come first."""
     value = row.value(_TIME, _MAX_NAME_BYTES) if _TIME in table.columns else None
     return value if isinstance(value, str) else f"{value:024.3f}" if isinstance(value, int | float) else ""
 
 
 class _Part(Struct, frozen=False):
-    """One table: how far it has been read.
+    """Read position in one table.
 
-    `after` is the identifier of the last row that was looked at, `newest` that of the last one there is.
+    `after` is the rowid of the last row that was read, `newest` the highest rowid in the table.
     """
 
     root: int
@@ -106,10 +106,10 @@ class _Look(Struct, frozen=False):
 
 
 class DatabaseTail(UnheldTail):
-    """Follows one run of a database that its tracker may be writing; polled as `Tail` is.
+    """Follows one run in a database that its tracker may be writing; polled like `Tail`.
 
-    Nothing is locked and no file is created beside it. Rows that were read are expected to stay; where
-    they are taken away, the run is given out anew.
+    Takes no locks and creates no files. Rows that were read are expected to stay; if they are
+    deleted, the whole run is read again.
     """
 
     def __init__(self, path: str, member: str, fs: FileSystem) -> None:
@@ -124,7 +124,7 @@ class DatabaseTail(UnheldTail):
         self._offset = 0
 
     def poll(self, max_bytes: int) -> list[Chunk | Reset]:
-        """Look once, at the next rows of each table; never raises for what a file system does."""
+        """Poll the next rows of each table once; file system errors are reported in `status`, not raised."""
         if self._is_closed:
             return []
         try:
@@ -152,7 +152,7 @@ class DatabaseTail(UnheldTail):
         return any(part.has_more for part in self._parts.values())
 
     def _stamp(self) -> object:
-        """What changes with every commit: size and time of the database, its log and its journal."""
+        """Changes with every commit: size and time of the database, its log and its journal."""
         found: list[tuple[int, int, int] | None] = []
         for suffix in ("", "-wal", "-journal"):
             try:
@@ -231,9 +231,9 @@ class DatabaseTail(UnheldTail):
 
 
 SCAN_S = 1.0
-"""How often the folder is listed and its files are asked whether they have grown."""
+"""How often the folder is listed and the files' sizes are read."""
 BLOCK_BYTES = 16 * 1024
-"""Read of one file at a time; a run has hundreds of them."""
+"""Read size per file; a run has hundreds of files."""
 _MAX_FILES = 20_000
 _MAX_SETTINGS = 1_000
 _MAX_DEPTH = 8
@@ -243,7 +243,7 @@ _STATUS = regex(rb"^status:[ \t]*(\w+)", re.MULTILINE)
 
 
 class _MetricFile(Struct, frozen=False):
-    """One file: what has been read of it, and up to where it is to be read now."""
+    """One file: what has been read of it, and its size at the last scan."""
 
     path: str
     offset: int = 0
@@ -256,7 +256,7 @@ class _MetricFile(Struct, frozen=False):
 
 
 class MetricFolderTail(UnheldTail):
-    """Follows a run in MLflow's file store: `metrics/<key>`, lines of time, value and step; polled as `Tail` is."""
+    """Follows a run in MLflow's file store: `metrics/<key>`, lines of time, value and step; polled like `Tail`."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock) -> None:
         super().__init__(path, fs)
@@ -272,7 +272,7 @@ class MetricFolderTail(UnheldTail):
         self._offset = 0
 
     def poll(self, max_bytes: int) -> list[Chunk | Reset]:
-        """Look once and read at most `max_bytes`, and a block; never raises for what a file system does."""
+        """Read about `max_bytes`, to the end of a block; file system errors are reported in `status`, not raised."""
         if self._is_closed:
             return []
         try:
@@ -296,7 +296,7 @@ class MetricFolderTail(UnheldTail):
         return any(file.has_more for file in self._files.values())
 
     def _scan(self) -> bool:
-        """Ask every file how long it is; True where one is shorter than what was read of it."""
+        """Read the size of every file; True if one is shorter than what was read of it."""
         self._next_scan = self._clock.monotonic() + SCAN_S
         folder = posixpath.join(self.path, METRICS_FOLDER)
         for key, size in sorted(self._listed(folder, "", 0)):
@@ -321,7 +321,7 @@ class MetricFolderTail(UnheldTail):
         return found[:_MAX_FILES]
 
     def _read(self, max_bytes: int) -> bytes:
-        """The next lines in the order of their times; of every file that has more at least one is read first."""
+        """The next lines, merged by time; needs at least one line of every file that has more."""
         taken: list[bytes] = []
         left = max_bytes
         while left > 0:
@@ -336,7 +336,7 @@ class MetricFolderTail(UnheldTail):
         return b"".join(taken)
 
     def _block(self, key: str, file: _MetricFile) -> list[Line]:
-        """The whole lines of the next block of a file; of a last line without its end the next look brings the rest."""
+        """The complete lines in the next block of a file; a partial last line is kept for the next block."""
         data = read_part(self._fs, file.path, min(BLOCK_BYTES, file.size - file.offset), file.offset)
         if not data:
             file.size = file.offset
@@ -383,7 +383,7 @@ class MetricFolderTail(UnheldTail):
 
 
 def _metric_line(key: str, line: bytes) -> Line:
-    """`time value step …` as a row of the table that MLflow has in a database; several steps may share a time."""
+    """`time value step …` as a row of MLflow's database table; several steps may share a time."""
     parts = line.decode("utf-8", "surrogateescape").split()
     time, _, step = parts[:_PARTS_OF_LINE] if len(parts) >= _PARTS_OF_LINE else ("", "", "")
     names = ("timestamp", "value", "step")

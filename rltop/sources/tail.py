@@ -1,8 +1,8 @@
-"""Following one path: a file, from its beginning or its last lines, or a folder of archives.
+"""Follows one path: a file, from its beginning or from its last rows, or a folder of archives.
 
-A folder of archives is one stream: a rewritten file in it is given out again as a whole.
-The archives of one run overlap and are one folder below; each follows a `Reset`, so that
-a decoder knows where one ends. Does not know what is in a file.
+A folder of archives is one stream, in which a rewritten file is given out again as a whole.
+The archives of a run overlap and are one folder below; a `Reset` before each tells the decoder
+where it begins. Knows nothing of what is in a file.
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ if TYPE_CHECKING:
     from rltop.sources.tables import DatabaseTail, MetricFolderTail
 
 FIRST_BLOCK = 256 * 1024
-"""First block read from the end; each further one is twice as long. Any first block from 64 KiB to 1 MiB is as fast."""
+"""First block read from the end; each further one is twice as long. Sizes of 64 KiB to 1 MiB are equally fast."""
 
 MOST_BLOCK = 16 * 1024 * 1024
-"""No block is longer: a hole of any size is not to be held in memory."""
+"""Longest block, so that a hole of any size is not held in memory."""
 
 HOLE_BYTES = 4096
-"""So many NUL bytes in a row are a hole; what stands behind one is the beginning of a line."""
+"""This many consecutive NUL bytes are a hole; a line is assumed to begin after it."""
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Enough of the file: beyond this, fewer lines than asked for will do."""
+"""How far back is searched; then fewer lines than requested have to do."""
 
 
 FEW_ROWS = 4
-"""So many rows tell how long a row is, and so where many more of them begin."""
+"""Rows needed to estimate the row length, and from it where more rows begin."""
 
 
 class LastRows(NamedTuple):
-    """Which end of a file is wanted, to show its newest rows before its history has been read.
+    """How much of a file's end is needed to show its newest rows before its history has been read.
 
     Attributes:
-        rows: how many; about as many, where they are no lines.
-        row_starts: offsets at which a row begins in a piece of the file, oldest first; the piece is cut
-            anywhere, `(bytes, their offset)`. None: every line is a row.
-        head_bytes: how much of the beginning is given out first: what names the columns, or the run.
+        rows: how many; only approximate if rows are not lines.
+        row_starts: takes (a piece of the file cut anywhere, its offset) and returns the offsets at which rows begin,
+            ascending. None: every line is a row.
+        head_bytes: size of the head that is given out first, with column names or the run's settings.
     """
 
     rows: int
@@ -78,14 +78,14 @@ class LastRows(NamedTuple):
 
 
 def find_tail_start(fs: FileSystem, path: str, last: LastRows) -> tuple[int, bytes]:
-    """Find where the last rows of a file begin, and read the head that is wanted with them.
+    """Find where the last rows of a file begin, and read the head that they need.
 
-    Reads backwards in blocks, so the cost does not depend on the length of the file. An unfinished last row comes on
-    top of the others. Past `MAX_BYTES` from the end the earliest line start seen so far is taken.
+    Reads backwards in blocks, so the cost does not depend on the file size. A partial last row is not counted.
+    Beyond `MAX_BYTES` from the end, the earliest line start found so far is used.
 
     Returns:
-        Byte offset of the beginning of a row: 0 if the file has no more rows, its end if none begins in its last
-        `MAX_BYTES`; and the first bytes of the file, as far as they stand before it.
+        Offset of the beginning of a row: 0 if the file has no more rows, its end if no row begins in its last
+        `MAX_BYTES`; and the first bytes of the file, as far as they precede that offset.
 
     Raises:
         OSError: the file cannot be opened or read.
@@ -129,7 +129,7 @@ def _line_start(fs: FileSystem, handle: int, end: int, lines: int) -> int:
 def _row_start(
     fs: FileSystem, handle: int, end: int, count: int, row_starts: Callable[[bytes, int], Sequence[int]]
 ) -> int:
-    """Where about `count` rows begin: the last few tell how long a row is, so only two places are looked at."""
+    """Where about `count` rows begin, estimated from the length of the last few, so that only two places are read."""
     lower, block, data = end, FIRST_BLOCK, b""
     starts: Sequence[int] = ()
     while len(starts) < min(count, FEW_ROWS) and lower > 0 and end - lower < MAX_BYTES:
@@ -162,14 +162,14 @@ def _nth_from_end(data: bytes, count: int) -> int:
     return at
 
 
-# -- files: on a local file system the handle stays open, on a network's it is reopened at each poll --------------
-# While a handle is open, the inode cannot be reused, a renamed file can be read to its end, and the number of links
-# tells a rename from a deletion. Where another machine writes, an open handle may show data that is a minute old, while
+# -- files: on a local file system the handle stays open, on a network it is reopened at each poll ----------------
+# While a handle is open, the inode cannot be reused, a renamed file can be read to its end, and the link count
+# tells a rename from a deletion. If another machine writes, an open handle may show data that is a minute old, while
 # a new open sees it at once (close-to-open consistency), and a handle on a deleted file leaves a `.nfs…` file behind.
-# Changes must be seen more than once there: sizes lag, inodes migrate, names are cached.
+# There, changes must be seen more than once: sizes lag, inodes migrate, names are cached.
 
 UNREAD = frozenset({Outcome.MORE, Outcome.HELD, Outcome.SEARCHING})
-"""A look that ended so has not come to the end of what is there."""
+"""Outcomes after which there is more to read."""
 
 DOUBT_NOTE = "file content changed; checking again"
 STALE_NAME_NOTE = "the directory lists a newer file, but this machine still sees the old one (stale cache)"
@@ -177,10 +177,10 @@ RENAMED_NOTE = "file renamed; switching to the new one once writes to the old on
 EMPTIED_NOTE = "file truncated to zero bytes; waiting for rows"
 
 DRAIN_RETRIES = 5
-"""Errors after which the rest of a renamed file is given up, so that the new one is not kept waiting for ever."""
+"""After this many errors the rest of a renamed file is given up, so that the new one does not wait forever."""
 
 SURE_BYTES = HEAD_BYTES + ANCHOR_BYTES
-"""From here on another file cannot agree with what was read by chance."""
+"""From this offset on, another file cannot match what was read by chance."""
 
 FIRST_RETRY_S = 0.25
 _OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
@@ -188,11 +188,11 @@ DEFAULT_OPTIONS = TailOptions()
 
 
 class _Life(Struct, frozen=False):
-    """A file that stands at the path, or has stood there, and how it came there.
+    """A file that is, or was, at the path, and how it got there.
 
     Attributes:
-        handle: None where it is not open: between two polls, or because it has no name any more.
-        seen: what this poll has already been told of it.
+        handle: None if it is not open: between two polls, or because it has no name any more.
+        seen: the stat result of this poll, if it was already read.
     """
 
     handle: int | None
@@ -205,8 +205,8 @@ class _Life(Struct, frozen=False):
 class Tail:
     """Follows the bytes of one path; every file that was seen there is read to its end, in order.
 
-    Guarantee: no byte that was visible at a poll is lost or given out twice within a generation. Not to be polled by
-    two threads; `status` may be read by any.
+    Guarantee: no byte that was visible at a poll is lost or given out twice within a generation. Must not be polled by
+    two threads; `status` may be read from any.
     """
 
     def __init__(
@@ -239,10 +239,10 @@ class Tail:
         self.status = TailStatus(TailState.WAITING, "not looked at yet", offset=start)
 
     def poll(self, max_bytes: int = READ_BYTES) -> list[Chunk | Reset]:
-        """Look once and read at most `max_bytes`.
+        """Poll once and read at most `max_bytes`.
 
-        Never raises for what a file system does: that is in `status`. After an
-        error it waits, longer each time, before the file system is asked again.
+        File system errors are reported in `status`, not raised. After an error,
+        the file system is not accessed for a while, longer each time.
         """
         if self._is_closed or self._clock.monotonic() < self._retry_at:
             return []
@@ -251,7 +251,7 @@ class Tail:
             sight = self._look_and_read()
             self._failures = 0
             current = self._current
-            # A file that was renamed away can be read by its handle alone.
+            # A renamed file can be read only through its open handle.
             if current is not None and current.handle is not None and not self._successors:
                 self._holds = self._holds and self._fs.may_keep(current.handle)
         except Refused as refused:
@@ -276,7 +276,7 @@ class Tail:
         return cursor.take_events()
 
     def follow_as(self, *, is_network: bool) -> None:
-        """Change the way of following, because the path leads to another mount now; the position stays."""
+        """Switch between local and network mode, because the path now leads to another mount; the position stays."""
         self._let_go()
         self._current = None
         self._cursor.is_careful = is_network
@@ -287,11 +287,11 @@ class Tail:
         self._let_go()
 
     def __del__(self) -> None:
-        """A tail that nobody has closed keeps no handle either."""
+        """Close the handles of a tail that was not closed."""
         self._let_go()
 
     def _let_go(self) -> None:
-        """Close every handle; which file is being read, and up to where, stays."""
+        """Close every handle; the read position stays."""
         self._drop()
         while self._successors:
             self._close(self._successors.popleft().handle)
@@ -302,7 +302,7 @@ class Tail:
             self._current.handle = self._current.seen = None
 
     def _close(self, handle: int | None) -> None:
-        # What closing reports, the writes of others or a handle that went stale, loses nothing that was read.
+        # Errors at closing (another process's writes, a stale handle) lose nothing that was read.
         if handle is not None:
             with suppress(OSError):
                 self._fs.close(handle)
@@ -317,14 +317,14 @@ class Tail:
         return unreachable(error, self.status.size)
 
     def _look_and_read(self) -> TailStatus:
-        """Look at the path once and read on.
+        """Check the path once and read on.
 
         Raises:
             OSError: the file cannot be reached at all.
-            Refused: what stands there is not a regular file.
+            Refused: the path is not a regular file.
         """
         current = self._current
-        # Read once, a file is what was there first, whatever takes its place.
+        # In one-shot mode only the first file is read, even if another replaces it.
         is_settled = self._options.is_once and current is not None and current.handle is not None
         note = None if is_settled else self._look()
         if self._current is None and self._successors:
@@ -344,11 +344,11 @@ class Tail:
         return TailStatus(TailState.AT_END, "" if outcome is Outcome.END else DOUBT_NOTE, self._size)
 
     def _look(self) -> TailStatus | None:
-        """See which file stands at the path and open it; a remark if there is none or it cannot be told."""
+        """Check which file is at the path and open it; returns a status if there is none or it cannot be determined."""
         newest = self._successors[-1] if self._successors else self._current
         is_held = newest is not None and newest.handle is not None
         try:
-            # Opening a pipe would wake up its writer, so the first look is from outside.
+            # Opening a pipe would wake its writer, so it is checked with stat first.
             if newest is None or is_held:
                 seen = self._fs.stat(self.path)
                 self._require_regular(seen)
@@ -369,7 +369,7 @@ class Tail:
             raise Refused(self.path, seen)
 
     def _admit(self, handle: int, newest: _Life | None) -> TailStatus | None:
-        """Take the file that stands at the path now for the newest one, or for its successor."""
+        """Register the file now at the path: as the newest one, reopened, or as its successor."""
         try:
             seen = self._fs.stat(handle)
             self._require_regular(seen)
@@ -397,17 +397,17 @@ class Tail:
         return None
 
     def _stale_name(self, inode: int) -> TailStatus | None:
-        """On a network, ask the directory itself now and then which file the name stands for.
+        """On a network, read the directory now and then to see which file has the name.
 
-        An open at each poll can keep an out-of-date name alive for as long as it
-        goes on; reading the directory makes the client look again.
+        Opening the file at each poll can keep an outdated name in the client's cache;
+        reading the directory makes the client check again.
         """
         if not self._cursor.is_careful:
             return None
         if self._clock.monotonic() >= self._next_rescan:
             self._next_rescan = self._clock.monotonic() + self._options.rescan_s
             self._listed_inode = None
-            # A folder that may be entered but not listed is no reason to stop reading the file.
+            # A folder that can be entered but not listed is no reason to stop reading the file.
             with suppress(OSError):
                 folder, name = posixpath.split(self._fs.realpath(self.path))
                 listed = [entry.inode for entry in self._fs.scandir(folder) if entry.name == name]
@@ -420,7 +420,7 @@ class Tail:
         return self._fs.stat(handle).nlink > 0
 
     def _reopen(self, life: _Life, real_path: str) -> bool:
-        """Open a file that no longer stands at the path by the name it has now; False if it has none."""
+        """Open a file that is no longer at the path under its new name; False if it has none."""
         path = life.real_path if life.real_path != real_path else self._renamed(life, real_path)
         if path is None:
             return False
@@ -442,7 +442,7 @@ class Tail:
         return None
 
     def _is_same_text(self, handle: int, size: int) -> bool:
-        """Does the newest file go on where the one being read ends? A longer copy, or a file whose inode migrated."""
+        """Does the newest file continue the one being read, as a longer copy or after its inode migrated?"""
         if self._current is None or len(self._successors) > 1 or self._cursor.is_untouched:
             return False
         if self._current.handle is not None:
@@ -483,7 +483,7 @@ class Tail:
         else:
             outcome = cursor.read(life.handle, seen.size, verify_end=look != self._seen, is_ending=is_ending)
         if outcome in (Outcome.DIFFERENT, Outcome.SHORT):
-            # What merely looks shorter but begins as before is most likely an old size.
+            # A file that only looks shorter, with the same beginning, most likely has an outdated size.
             is_old_size = outcome is Outcome.SHORT and not cursor.needs_anchor
             if is_ending or not self._is_certain(is_old_size=is_old_size):
                 return outcome
@@ -495,7 +495,7 @@ class Tail:
         return outcome
 
     def _is_certain(self, *, is_old_size: bool = False) -> bool:
-        """Has another content been seen for long enough? This kernel's own file systems are believed at first sight."""
+        """Has other content been seen for long enough? On local file systems the first sight is enough."""
         if not self._cursor.is_careful:
             return True
         now = self._clock.monotonic()
@@ -504,7 +504,7 @@ class Tail:
         return now - self._doubt_since >= (self._options.shrink_s if is_old_size else self._options.confirm_s)
 
     def _is_drained(self, life: _Life, outcome: Outcome) -> bool:
-        """Whether the file that no longer stands at the path has been read to its end, and is not written any more."""
+        """Has the file that left the path been read to its end, and is it no longer written?"""
         reason = self._successors[0].reason
         if life.handle is None:
             return reason is ResetReason.ROTATED or self._is_certain()
@@ -525,15 +525,15 @@ class Tail:
 
 ARCHIVE_SUFFIX = ".zip"
 SCAN_S = 1.0
-"""How often the folders are listed: such files are written every few seconds."""
+"""How often the folders are listed; such archives are written every few seconds."""
 REREAD_BYTES_PER_S = 4 * 1024 * 1024
-"""A file that grows with the run is read again the less often the larger it is: never more than this on average."""
+"""Limit for rereading on average: the larger a growing file, the less often it is read again."""
 MAX_ENTRIES = 4096
 _READ_BYTES = 1024 * 1024
 
 
 class _Reading(Struct, frozen=False):
-    """A file being read: its handle, what it looked like at the start, and how far it has been read."""
+    """A file being read: its handle, its stat result at the start, and the current offset."""
 
     path: str
     handle: int
@@ -542,7 +542,7 @@ class _Reading(Struct, frozen=False):
 
 
 class FolderTail(UnheldTail):
-    """Follows the archives below one folder; polled as `Tail` is."""
+    """Follows the archives below one folder; polled like `Tail`."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock) -> None:
         super().__init__(path, fs)
@@ -556,7 +556,7 @@ class FolderTail(UnheldTail):
         self._generation = -1
 
     def poll(self, max_bytes: int = _READ_BYTES) -> list[Chunk | Reset]:
-        """Look once and read at most `max_bytes` of one file; never raises for what a file system does."""
+        """Poll once and read at most `max_bytes` of one file; file system errors are put into `status`, not raised."""
         if self._is_closed:
             return []
         try:
@@ -597,11 +597,11 @@ class FolderTail(UnheldTail):
                 continue
             if self._known.get(path) != seen.stamp and now >= self._not_before.get(path, now):
                 changed.append((seen.mtime_ns, path))
-        # Oldest first: finished blocks come before the ones that are still written.
+        # Oldest first: finished archives come before those still being written.
         self._waiting = [path for _, path in sorted(changed)]
 
     def _leave_out(self, path: str, error: OSError) -> None:
-        """One archive that cannot be read must not keep the others from being read; it is tried again."""
+        """Note an archive that cannot be read; the others are still read, and it is tried again."""
         self._left_out[path] = "broken symlink" if is_missing(error) else reason_of(error)
 
     def _begin(self) -> list[Chunk | Reset]:
@@ -609,7 +609,7 @@ class FolderTail(UnheldTail):
         try:
             handle = self._fs.open(path)
         except OSError as error:
-            # One that has been listed a moment ago and is gone has been written anew, or done with.
+            # An archive that disappeared after the listing was replaced or removed.
             if not is_missing(error):
                 self._leave_out(path, error)
             return []
@@ -627,8 +627,8 @@ class FolderTail(UnheldTail):
         self.status = self.status._replace(size=max(reading.seen.size, reading.offset), offset=reading.offset)
         if data and reading.offset < reading.seen.size:
             return events
-        # What was written while it was read may be in pieces of two versions: its stamp is that of the beginning,
-        # so that the next look finds it changed.
+        # A file written while it was read may be a mix of two versions. Its recorded stamp is that of the beginning,
+        # so that the next poll finds it changed.
         self._known[reading.path] = reading.seen.stamp
         self._not_before[reading.path] = self._clock.monotonic() + reading.seen.size / REREAD_BYTES_PER_S
         self._drop()
@@ -643,10 +643,10 @@ class FolderTail(UnheldTail):
 def archives_in(
     folder: str, fs: FileSystem, leave_out: Callable[[str, OSError], None] = lambda _path, _error: None
 ) -> list[str]:
-    """The archives one folder below `folder`.
+    """The archives exactly one folder below `folder`.
 
     Args:
-        leave_out: told of a folder below it that cannot be looked into, and why.
+        leave_out: called with each subfolder that cannot be read, and the error.
 
     Raises:
         OSError: the folder cannot be listed.
@@ -667,13 +667,13 @@ def archives_in(
 
 
 AnyTail: TypeAlias = "Tail | FolderTail | DatabaseTail | MetricFolderTail"
-"""Whatever follows a path; all are polled alike."""
+"""Anything that follows a path; all are polled alike."""
 
 
 def open_tail(
     path: str, fs: FileSystem, clock: Clock, options: TailOptions = DEFAULT_OPTIONS, start: int = 0
 ) -> AnyTail:
-    """What follows a path: a run of a database by what the path is called, else a file; touches nothing yet."""
+    """The tail for a path: a run in a database if the path names one, else a file; opens nothing yet."""
     path, _ = log_of(path)
     found = split_member(path)
     if found is None:
@@ -684,7 +684,7 @@ def open_tail(
 
 
 def is_metric_folder(path: str, fs: FileSystem) -> bool:
-    """Whether a folder is a run in MLflow's file store."""
+    """Is the folder a run in MLflow's file store?"""
     try:
         return stat.S_ISDIR(fs.stat(posixpath.join(path, METRICS_FOLDER)).mode) and stat.S_ISREG(
             fs.stat(posixpath.join(path, DESCRIPTION)).mode
@@ -694,7 +694,7 @@ def is_metric_folder(path: str, fs: FileSystem) -> bool:
 
 
 def folder_at(path: str, fs: FileSystem, clock: Clock) -> FolderTail | MetricFolderTail | None:
-    """What follows the archives or the metric files of a folder; None where `path` is no folder that holds any."""
+    """The tail for a folder of archives or metric files; None if `path` is no such folder."""
     if is_metric_folder(path, fs):
         from rltop.sources.tables import MetricFolderTail  # noqa: PLC0415 - few runs are such folders
 

@@ -1,7 +1,7 @@
-"""Wake-ups from the kernel, which only shorten the wait for the next poll.
+"""Wake-ups from inotify, which only shorten the wait for the next poll.
 
-The only user of watchdog, imported when the first folder is watched: the import costs
-as much as the first frame may take.
+The only user of watchdog. It is imported when the first folder is watched, because the import takes
+as long as the whole first frame may.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 STOP_WAIT_S = 0.2
 
 MOST_FOLDERS = 32
-"""Each folder costs watchdog a thread; files in the others are seen when they are looked at."""
+"""Most folders watched, because each costs watchdog a thread; changes in other folders are found by polling."""
 
 Changed = Callable[[Sequence[str]], None]
-"""Told the paths that an event is about: two, where a file was moved."""
+"""Called with the paths of an event: two if a file was moved."""
 
 
 @dataclass(slots=True)
@@ -35,10 +35,10 @@ class _Folder:
 
 
 class Watcher:
-    """Watches folders with one observer for all of them.
+    """Watches any number of folders with one observer.
 
-    Folders, not files: a watch on a file dies silently with the file when it is replaced. The events are filtered:
-    opening and closing are events as well, so that without a filter reading the file would wake up the reader.
+    Folders, not files, because the watch on a file silently dies when the file is replaced. Events are filtered:
+    opening and closing are events, too, so reading a file would otherwise wake its reader.
     """
 
     def __init__(self) -> None:
@@ -52,13 +52,13 @@ class Watcher:
     def wake_on_change(self, directory: str, callback: Changed) -> bool:
         """Call `callback` whenever a file in `directory` changes.
 
-        Calling it again is cheap, and needed now and then: a folder that was deleted and made again has to be watched
-        again.
+        Repeating the call is cheap, and necessary from time to time: a folder that was deleted and created again must
+        be watched again.
 
         Args:
-            directory: an existing folder on a mount that delivers events; elsewhere the watch succeeds and stays
+            directory: an existing folder on a mount that delivers events; on other mounts the watch succeeds and stays
                 silent.
-            callback: called on the observer's thread with the paths concerned; must only take note and set an event.
+            callback: called on the observer's thread with the changed paths; may only record them and set an event.
 
         Returns:
             False if the folder cannot be watched; `reason` says why.
@@ -83,7 +83,7 @@ class Watcher:
             return True
 
     def close(self) -> None:
-        """Stop watching; never waits longer than a fifth of a second."""
+        """Stop watching; waits at most `STOP_WAIT_S`."""
         self._is_closed = True
         observer, self._observer = self._observer, None
         if observer is not None:
@@ -119,8 +119,8 @@ class Watcher:
 def _new_observer() -> BaseObserver:
     """An inotify observer.
 
-    Asked for by name: the library's own choice falls back to an observer that
-    lists whole folders again and again, which the polling here makes pointless.
+    Created explicitly: the library's default may fall back to an observer that
+    keeps listing whole folders, which the polling here makes pointless.
 
     Raises:
         ImportError: no inotify on this system.
@@ -130,7 +130,7 @@ def _new_observer() -> BaseObserver:
 
     from watchdog.utils import UnsupportedLibcError  # noqa: PLC0415 - late on purpose
 
-    # What the library has to say on its way out would land in the log of whoever watches.
+    # Messages of the library at shutdown would end up in the caller's log.
     logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
     try:
