@@ -1,1 +1,1 @@
-"""What follows from series: rolling statistics, changes, timing trees, groups; no I/O."""
+"""Statistics of series: rolling windows, change detection, timing trees, groups of completions; no I/O."""

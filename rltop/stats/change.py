@@ -1,7 +1,7 @@
-"""Did a series leave its usual range, when, and by how much? And where do two runs diverge for good?
+"""Did a series leave its usual range, when, and by how much? Where do two runs diverge for good?
 
-Owns the arithmetic behind "began with" and "what changed around step N": the usual range is estimated from the values
-before, robustly and with their trend, and everything is counted in records. Knows no metric, no unit and no rule.
+The arithmetic behind "began with" and "what changed around step N": the usual range is a robust estimate from the
+values before, including their trend; everything is counted in records. Knows nothing of metrics, units and rules.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from rltop.structs import NamedTuple, Struct
 LEAST_BEFORE = 8
 """Values needed to estimate the usual range."""
 LOOKBACK_RECORDS = 64
-"""How many values before the onset are looked at; the older half gives the usual range."""
+"""Number of values before the onset to examine; the older half gives the usual range."""
 HORIZON_RECORDS = 48
-"""How many values from the onset on may still count as having moved after it."""
+"""Number of values from the onset on in which a move may still begin."""
 SIGMAS = 4.0
-"""Distance from the usual range at which a value is outside of it."""
+"""Distance from the usual range, in sigmas, at which a value counts as outside."""
 LASTING = 3
-"""Values in a row outside, on the same side, that are a move and not noise."""
+"""Values in a row outside, on the same side, that make a move instead of noise."""
 RECENT_RECORDS = 16
-"""A move that was back inside so many values before the onset is unrelated."""
+"""A move that was over this many values before the onset is unrelated."""
 
 _MEAN_TO_SIGMA = 1.2533
 _BEGUN_SIGMAS = 2.0
@@ -44,13 +44,13 @@ _COUNTED = 3
 
 
 class Usual(NamedTuple):
-    """The usual range of a stretch of values.
+    """The usual range of a series of values.
 
     Attributes:
-        slope: change per record; 0 where it is not clearer than the noise.
+        slope: change per record; 0 if it is within the noise.
         reach: the largest distance of any of them from the trend.
-        grain: how far apart neighbouring values of something counted are; 0 where nothing is.
-        least: sigma is never taken to be less than this.
+        grain: distance between neighbouring values of a counted quantity; 0 for others.
+        least: lower bound for sigma.
     """
 
     centre: float
@@ -62,15 +62,15 @@ class Usual(NamedTuple):
     least: float = 0.0
 
     def score(self, value: float, ahead: int) -> float:
-        """How far `value` is outside the usual range, in sigmas, with its sign.
+        """Distance of `value` from the usual range, in sigmas, signed.
 
-        Usual is any value between the old level and the trend carried on at up to twice its pace, so that neither a
-        curve that goes on nor one that levels off has moved. Sigma is at least 1.25 % of the level or the value, so
+        Any value between the old level and the trend extrapolated at up to twice its pace is usual, so that neither a
+        curve that continues nor one that levels off has moved. Sigma is at least 1.25 % of the level or the value, so
         that 4 sigma of a constant are 5 %.
 
         Args:
             value: finite.
-            ahead: how many records after the last of the values it stands.
+            ahead: its position, in records after the last of the values.
         """
         gone = min(ahead, 2 * self.length) + (self.length - 1) / 2
         far = self.centre + _PACE * self.slope * gone
@@ -78,7 +78,7 @@ class Usual(NamedTuple):
         return self._sigmas(value - high if value > high else value - low if value < low else 0.0, value)
 
     def distance(self, value: float) -> float:
-        """How far `value` is from the old level, in sigmas, with its sign, whatever the trend."""
+        """Distance of `value` from the old level, in sigmas, signed, ignoring the trend."""
         return self._sigmas(value - self.centre, value)
 
     def _sigmas(self, distance: float, value: float) -> float:
@@ -107,9 +107,9 @@ def usual_of(values: Sequence[float]) -> Usual | None:
 
 
 def _sigma_of(distances: Sequence[float]) -> float:
-    """1.4826 MAD; where more than half of the values are the same, 1.2533 times the mean distance.
+    """1.4826 MAD; if more than half of the values are equal, 1.2533 times the mean distance.
 
-    The second is what stands in for a MAD of zero in Iglewicz and Hoaglin, "How to detect and handle outliers", 1993.
+    The substitute for a MAD of zero is from Iglewicz and Hoaglin, "How to detect and handle outliers", 1993.
     """
     return MAD_TO_SIGMA * median_of(distances) or _MEAN_TO_SIGMA * sum(distances) / len(distances)
 
@@ -120,12 +120,12 @@ class Movement(Struct):
     Attributes:
         step: where it began to leave its usual range; None if it never did.
         before: its usual level; NaN if unknown.
-        after: its level once it had moved; NaN if it did not.
-        score: how far outside that is, in sigmas, with its sign; infinite for a value that was not a finite number.
-        is_known: there was enough before the onset to estimate the usual range.
+        after: its level after the move; NaN if there was none.
+        score: how far outside that is, in sigmas, signed; infinite for a non-finite value.
+        is_known: there were enough values before the onset to estimate the usual range.
         is_spike: a few values that came back, rather than a new level.
-        is_drift: it drifted all along, so that there is no single step; `after` is its level at the onset, far from the
-            one before.
+        is_drift: it drifted all along, so there is no single step; `after` is its level at the onset, far from the one
+            before.
     """
 
     step: int | None
@@ -148,20 +148,20 @@ def movement(
 ) -> Movement:
     """Find where a series left its usual range around `onset`.
 
-    The usual range comes from the older half of the 64 values before the onset. A move is three values in a row more
-    than 4 sigma outside, on the same side, and begins where they left 2 sigma, or where they leapt away; or a single
-    value 8 sigma outside that is twice as far out as any of the usual ones (1.25 times in the 8 values before the
-    onset, where it is less likely to be chance); or a value that was not a finite number. A move that was back inside
-    16 values before the onset is ignored, and so are changes of a single completion in a share. The numbers are
-    judgement: what a person sees in the curve is found, and the noise of the recorded healthy runs stays inside.
+    The usual range comes from the older half of the 64 values before the onset. A move is one of: three values in a row
+    more than 4 sigma outside, on the same side, starting where they left 2 sigma or leapt away; a single value 8 sigma
+    outside and twice as far out as any of the usual ones (1.25 times in the 8 values before the onset, where chance is
+    less likely); a non-finite value. A move that was over 16 values before the onset is ignored, and so are changes by
+    a single completion in a share. The thresholds are a judgement call: they find what a person sees in the curve, and
+    leave out the noise of the recorded healthy runs.
 
     Args:
         steps: of the values, rising.
         values: one per step; NaN is a gap.
         onset: first step of the symptom.
-        nonfinite: steps on which a value was logged that was not finite.
-        until: nothing after this step is looked at; None is no limit.
-        whole: what a share of all things amounts to (1, or 100 for per cent); 0 for what is no share.
+        nonfinite: steps with a logged value that was not finite.
+        until: ignore everything after this step; None: no limit.
+        whole: for a share, the value of the whole (1, or 100 for per cent); otherwise 0.
     """
     points = [(s, v) for s, v in zip(steps, values, strict=True) if math.isfinite(v) and (until is None or s <= until)]
     at = bisect_left(points, (onset, -math.inf))
@@ -183,17 +183,17 @@ def movement(
 
 
 def _counted(usual: Usual, values: Sequence[float], whole: float) -> Usual:
-    """The usual range of a share: no less uncertain than one completion, or a 32nd of all."""
+    """The usual range of a share, with an uncertainty of at least one completion or 1/32, whichever is less."""
     grain = _grain(values, whole)
     return usual._replace(grain=grain, least=min(grain, _LEAST_PART * whole))
 
 
 def _grain(values: Sequence[float], whole: float) -> float:
-    """The smallest distance between the few different values of something counted; 0 where they are many."""
+    """Smallest distance between the few distinct values of a counted quantity; 0 if there are many."""
     different = sorted(set(values))
     if len(different) < 2 or len(different) * _COUNTED > len(values):
         return 0.0
-    # What is computed in single precision differs in the last digits.
+    # Single-precision values differ in the last digits.
     apart = [b - a for a, b in pairwise(different) if b - a > 1e-4 * whole]
     return min(apart, default=0.0)
 
@@ -227,7 +227,7 @@ def _first_move(points: Sequence[tuple[int, float]], usual: Usual, onset: int) -
             leap = _leap_after(scores, i - length + 1, side)
             begin = _beginning(scores, i - length + 1, side) if leap is None else leap
             return _moved(points, scores, usual, begin, max(begin, i - length + 1), is_spike=False)
-        # Three in a row may still come: the spike is then the first of them.
+        # Three in a row may follow: then the spike is the first of them.
         rest = scores[i : i + LASTING]
         lasts = len(rest) == LASTING and all(one * score > 0 and abs(one) >= SIGMAS for one in rest)
         begin = _beginning(scores, i, side) if lasts else i
@@ -247,7 +247,7 @@ def _leaps(scores: Sequence[float], i: int, side: int) -> bool:
 
 
 def _over(scores: Sequence[float], i: int) -> int:
-    """Where a move that stands at `i` has come back: the first of three in a row inside; the end if it never has."""
+    """Index at which the move at `i` has come back: the first of three in a row inside; the end if it never does."""
     inside = 0
     for j in range(i + 1, len(scores)):
         inside = inside + 1 if abs(scores[j]) < SIGMAS else 0
@@ -285,9 +285,9 @@ class Shift(Struct):
     """How the values from a record on differ from those before it.
 
     Attributes:
-        after: median of the values from the record on, or the one value there where that is what stands out.
-        score: how far outside that is, in sigmas, with its sign.
-        is_spike: the one value stands out, those after it do not.
+        after: median of the values from the record on, or the record's own value for a spike.
+        score: how far outside that is, in sigmas, signed.
+        is_spike: only the record's own value stands out.
     """
 
     before: float
@@ -297,17 +297,17 @@ class Shift(Struct):
 
 
 def shift_between(before: Sequence[float], after: Sequence[float], whole: float = 0.0) -> Shift | None:
-    """How far `after` has gone from `before`, as a robust z.
+    """How far `after` is from `before`, as a robust z.
 
-    A single value is half as much evidence as a level: its z counts half, and
-    only where it still exceeds that of the level is it what is told.
+    A single value is half as much evidence as a level: its z is halved, and it is reported only if it still exceeds
+    that of the level.
 
     Args:
         before: values before, oldest first and finite.
         after: values from the record on, the record's own first, finite.
 
     Returns:
-        None where there is too little before, or nothing after.
+        None if there are too few values before, or none after.
     """
     usual = usual_of(before)
     if usual is None or not after:
@@ -323,16 +323,16 @@ def shift_between(before: Sequence[float], after: Sequence[float], whole: float 
 
 
 WINDOW = 8
-"""Records whose means are compared: one lucky batch is no divergence."""
+"""Number of records per mean: one lucky batch is not a divergence."""
 
 LASTING_WINDOWS = 3
-"""Windows in a row, without overlap, that have to differ in the same direction."""
+"""Consecutive windows, without overlap, that must differ in the same direction."""
 
 APART_SIGMAS = 6.0
-"""How far the means of two windows must lie apart, in standard errors of their difference."""
+"""Required distance between the means of two windows, in standard errors of their difference."""
 
 LEAST_SHARE = 0.1
-"""And by how much at least, as a share of the range that either run has gone through: less is nobody's concern."""
+"""Required distance as a fraction of the larger range of the two runs: smaller ones do not matter."""
 
 LEAST_RECORDS = WINDOW * (LASTING_WINDOWS + 1)
 
@@ -341,9 +341,9 @@ class Divergence(NamedTuple):
     """Where a metric of two runs diverges.
 
     Attributes:
-        step: the first step of the first window that differs, after those at its head that are equal to the digit.
-        sigmas: how far the windows there lie apart, in standard errors.
-        is_from_start: they never were alike.
+        step: the first step of the first window that differs, after its leading records with identical values.
+        sigmas: distance between the windows there, in standard errors.
+        is_from_start: they differed from the first window on.
     """
 
     step: int
@@ -352,14 +352,14 @@ class Divergence(NamedTuple):
 
 
 def divergence(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]) -> Divergence | None:
-    """Where two runs diverge in one metric, for good; None where they do not, or where there are too few records.
+    """Where two runs diverge in one metric for good; None if they do not, or if there are too few records.
 
-    The noise of a run is what its values differ by from one record to the next, which
-    a trend hardly moves: `1.4826 · median |x[i] − x[i−1]| / √2`.
+    Noise is estimated from differences of consecutive values, which a trend hardly affects: `1.4826 · median |x[i] −
+    x[i−1]| / √2`.
 
     Args:
         steps: those that both runs have, rising.
-        ours: values of the one run at these steps, in one unit with `theirs`; NaN where it has none.
+        ours: values of one run at these steps, in the same unit as `theirs`; NaN for gaps.
     """
     known = [(s, a, b) for s, a, b in zip(steps, ours, theirs, strict=True) if math.isfinite(a) and math.isfinite(b)]
     if len(known) < LEAST_RECORDS:
@@ -369,7 +369,7 @@ def divergence(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[flo
     starts = range(0, len(known) - WINDOW + 1, WINDOW)
     differences = [sum(a - b for _, a, b in known[at : at + WINDOW]) / WINDOW for at in starts]
     if any(abs(one) < least or one * differences[-1] <= 0 for one in differences[-LASTING_WINDOWS:]):
-        # Most metrics of most runs: what their noise is need not be known.
+        # This settles most metrics of most runs without estimating the noise.
         return None
     error = math.hypot(_noise(first), _noise(second)) / math.sqrt(WINDOW)
     apart = [one if abs(one) >= max(APART_SIGMAS * error, least) else 0.0 for one in differences]
@@ -380,7 +380,7 @@ def divergence(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[flo
         return None
     at = begins * WINDOW if begins else 0
     while begins and first[at] == second[at]:
-        # Runs of one seed are equal until a setting takes effect.
+        # Runs with the same seed are identical until a setting takes effect.
         at += 1
     sigmas = abs(apart[begins]) / error if error else math.inf
     return Divergence(known[at][0], sigmas, not begins)

@@ -1,11 +1,10 @@
-"""Runs that generate beside the training: what became of all that was generated, and which side waits for the other.
+"""Asynchronous runs: what became of all generated completions, and which side waits for the other.
 
-Owns the classes, which exclude one another in the order of `CLASSES`: what failed is not also stale, what is stale is
-not also filtered. A share that is logged of the batch alone (zero-variance, truncated) counts for what is left of it.
-What is not logged stays unknown, and what was trained on is then known as *at most* only. Who waits is judged once, for
-page and rules, by the table of verl #7601: a trainer that waits while the queue is empty is starved by a generation
-that is saturated; a generation that waits while the trainer does not is held up by training; where both wait, what lies
-between them is slow.
+Classes are exclusive, in the order of `CLASSES`: a failed completion is not also stale, a stale one not also filtered.
+A fraction that is logged for the batch only (zero-variance, truncated) is applied to the remainder. Classes that are
+not logged stay unknown, so that the trained fraction is only an upper bound. Page and rules share one verdict on who
+waits, after the table of verl #7601: a trainer that waits while the queue is empty is starved by saturated generation;
+generation that waits while the trainer does not is held up by training; if both wait, the link between them is slow.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from rltop.stats.rolling import median_of
 from rltop.structs import NamedTuple
 
 LATELY = 20
-"""Records that the counts and shares are of."""
+"""Number of newest records behind counts and shares."""
 _TOTAL_FROM = 4
-"""Fewer records do not tell a running total from counts of single steps."""
+"""With fewer records, running totals cannot be distinguished from counts per step."""
 _TOTALS = frozenset({"dropped_stale", "dropped_oversize"})
-"""Counts of the run so far, by the code of veRL's and TRL's asynchronous trainers."""
+"""Totals of the run so far, according to the code of veRL's and TRL's asynchronous trainers."""
 _OFTEN = 0.25
-"""Part of the records on which a count falls: then it is one of single steps, not a total that was set back."""
+"""If a count drops in more than this fraction of records, it is a count per step, not a total that was reset."""
 
 CLASSES = ("failed", "stale", "filtered", "zero-variance", "truncated")
-"""What becomes of a completion that is not trained on, first what comes first; `trained` is the rest."""
+"""Reasons why a completion is not trained on, in order of precedence; `trained` is the rest."""
 
 _COUNTS = {
     "failed": (("rollout_failures", True),),
@@ -36,33 +35,33 @@ _COUNTS = {
     "filtered": (("dropped_surplus", False), ("dropped_oversize", False)),
     "zero-variance": (("zero_std_count", True),),
 }
-"""Metrics that count what is thrown away, each with whether it counts groups."""
+"""Metrics that count discarded completions, each with whether it counts groups."""
 _OF_ALL = {"failed": ("aborted_frac", False), "stale": ("cancelled_frac", False)}
-"""Shares of everything that was generated, each with whether it is the share of what is kept."""
+"""Fractions of everything generated, each with whether it is the fraction kept."""
 _OF_REST = {
     "filtered": (("kept_frac", True),),
     "zero-variance": (("filter_pass_rate", True), ("zero_std_frac", False)),
     "truncated": (("truncated_frac", False),),
 }
-"""The same, of what is left: the first that is logged."""
+"""Likewise, as fractions of the remainder: the first metric that is logged is used."""
 METRICS = (
     *("sample_count", "generated_count", "aborted_frac", "cancelled_frac", "kept_frac", "filter_pass_rate"),
     *("zero_std_frac", "truncated_frac"),
     *(name for names in _COUNTS.values() for name, _ in names),
 )
-"""All that is asked for."""
+"""All metrics that `measure` reads."""
 
 Recent: TypeAlias = "Callable[[str], Sequence[float]]"
-"""The last values of a metric, oldest first; empty where it is not logged."""
+"""The last values of a metric, oldest first; empty if it is not logged."""
 
 
 class Goodput(NamedTuple):
     """What became of the completions of the last records.
 
     Attributes:
-        shares: of everything generated, by class; a class that is not logged is missing.
-        trained: the share that was trained on; no more than that where a class is missing.
-        counted: classes that are counted as thrown away, not known as a share.
+        shares: class → fraction of everything generated; absent if the class is not logged.
+        trained: the fraction that was trained on; an upper bound if a class is missing.
+        counted: classes that are logged as counts, not as fractions.
     """
 
     shares: dict[str, float]
@@ -84,12 +83,12 @@ class Goodput(NamedTuple):
 
 
 def hundredth(share: float) -> str:
-    """A share as so many of 100; with a digit more where it is small."""
+    """A fraction per 100, with one decimal if it is below 10."""
     return f"{100.0 * share:.1f}" if 0.0 < share < 0.1 else f"{100.0 * share:.0f}"
 
 
 def measure(recent: Recent, group_size: int | None, records: int) -> Goodput | None:
-    """What became of the completions of the last records; None where nothing that tells is logged."""
+    """What became of the completions of the last records; None if no relevant metric is logged."""
     drops, counted = _drops(recent, group_size)
     shares: dict[str, float] = {}
     rest = 1.0
@@ -109,7 +108,7 @@ def measure(recent: Recent, group_size: int | None, records: int) -> Goodput | N
 
 
 def _drops(recent: Recent, group_size: int | None) -> tuple[dict[str, float], int]:
-    """Shares of what is counted as thrown away of everything generated, and over how many records."""
+    """Fraction of everything generated for each class that is counted, and the number of records covered."""
     generated, batches = recent("generated_count"), recent("sample_count")
     counted: dict[str, float] = {}
     for whole, metrics in _COUNTS.items():
@@ -124,7 +123,7 @@ def _drops(recent: Recent, group_size: int | None) -> tuple[dict[str, float], in
 
 
 def is_total(metric: str, values: Sequence[float]) -> bool:
-    """Whether counts, oldest first, are of the run so far: they do not fall, and mostly rise unless they are known."""
+    """Whether counts, oldest first, are running totals: never falling and mostly rising, unless known to be totals."""
     pairs = list(itertools.pairwise(values))
     if metric in _TOTALS:
         return sum([b < a for a, b in pairs]) <= _OFTEN * len(pairs)
@@ -134,12 +133,12 @@ def is_total(metric: str, values: Sequence[float]) -> bool:
 
 
 def _dropped(metric: str, values: Sequence[float], size: int | None) -> float | None:
-    """Completions thrown away over the last records; None where that is not logged, or a group's size is not known."""
+    """Completions discarded in the last records; None if not logged, or if the group size is needed and unknown."""
     if not values or size is None:
         return None
     number = sum(values)
     if is_total(metric, values):
-        # Of a running total the first record says nothing: as many steps as there are differences are scaled to all.
+        # The first record of a running total says nothing: scale the differences up to all records.
         rises = [max(0.0, b - a) for a, b in itertools.pairwise(values)]
         number = sum(rises) * len(values) / max(len(rises), 1)
     return number * size
@@ -154,15 +153,15 @@ def _mean(recent: Recent, metric: str, is_kept: bool) -> float | None:
 
 
 WAITS = 0.2
-"""A side that is idle for so much of the step waits."""
+"""A side that is idle for this fraction of the step waits."""
 WAITS_RECORDS = 10
-"""Records behind a share: one long wait is no state."""
+"""Number of records behind a share: one long wait does not count."""
 _NEWEST = 3
-"""Records behind the word for the queue."""
+"""Number of records behind the state of the queue."""
 _FULL = 0.95
-"""A queue that holds so much of its limit is full, and so is a bound on stale samples."""
+"""A queue filled to this fraction of its limit is full; the same holds for the bound on stale samples."""
 _EMPTY = 1.0
-"""A queue that holds less than one sample is empty: trainers log the mean over a step."""
+"""A queue with less than one sample is empty: trainers log the mean over a step."""
 
 WAIT_BETWEEN = "time_wait_between"
 TRAINER = ("trainer_idle_frac", "time_wait_data", WAIT_BETWEEN)
@@ -177,18 +176,18 @@ WAIT_METRICS = (
     *_STAGES,
     *("time_step", "queue_size", "queue_limit", "queue_missing", "stale_held", "stale_held_limit"),
 )
-"""All that is asked for; first of each side its share, then seconds."""
+"""All metrics that `judge` reads; for each side its idle fraction first, then waits in seconds."""
 
 
 class Waits(NamedTuple):
     """Which side waits, and for what.
 
     Attributes:
-        trainer, generation: shares of the step in which a side waited, medians of the last records; None: not logged.
-        queue: "empty", "full" or "filled"; "" where its size is not logged.
-        since: the step since which it has been empty or full without a break.
-        is_at_bound: as many samples wait as may become stale, so that generation is paused.
-        as_of: the step of the newest of it, where that is long before the one that is asked for.
+        trainer, generation: fraction of the step that each side waited, median of the last records; None: not logged.
+        queue: "empty", "full" or "filled"; "" if its size is not logged.
+        since: first step of the current uninterrupted stretch in which the queue was empty or full.
+        is_at_bound: as many samples are pending as may become stale, so generation is paused.
+        as_of: step of the newest data, if that is long before the requested step.
     """
 
     trainer: float | None
@@ -200,7 +199,7 @@ class Waits(NamedTuple):
 
     @property
     def training(self) -> str:
-        """`starved`, `blocked` (samples are there), `waiting` (whether any are is not logged), `busy`, or ""."""
+        """`starved`, `blocked` (samples are there), `waiting` (the queue is not logged), `busy`, or ""."""
         if self.trainer is None:
             return ""
         if self.trainer < WAITS:
@@ -214,12 +213,12 @@ class Waits(NamedTuple):
             return ""
         if self.generation >= WAITS:
             return "starved"
-        # Engines that are never idle hold nobody up where the trainer does not wait.
+        # Fully busy engines are no bottleneck if the trainer does not wait.
         return "busy" if self.training == "busy" else "saturated"
 
     @property
     def is_held(self) -> bool:
-        """Generation is paused because what it has made is not taken."""
+        """Generation is paused because its output is not consumed."""
         return self.generating == "starved" and (self.queue == "full" or self.is_at_bound)
 
     @property
@@ -246,7 +245,7 @@ class Waits(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """What to turn; empty where nothing is to be turned."""
+        """Which settings to change; empty if none."""
         if self.is_held and self.queue != "full" and self.training == "busy":
             return _AT_BOUND
         return _ADVICE.get((self.generating, self.training), "")
@@ -268,11 +267,11 @@ _ADVICE = {
     ("starved", "waiting"): _BETWEEN,
     ("starved", "blocked"): "both wait while samples are there: the weight sync holds both up",
 }
-"""(generation, training) → what to turn; the cells of the table of verl #7601."""
+"""(generation, training) → what to change; the cells of the table of verl #7601."""
 
 
 def share_of(recent: Recent, names: Sequence[str]) -> float | None:
-    """The share of the step in which a side waited: as logged, else the seconds of its waits over those of the step."""
+    """Fraction of the step that a side waited: as logged, else the seconds of its waits over those of the step."""
     logged = recent(names[0])
     if logged:
         return min(1.0, max(0.0, median_of(logged)))
@@ -282,7 +281,7 @@ def share_of(recent: Recent, names: Sequence[str]) -> float | None:
     if step_s := recent("time_step"):
         whole = median_of(step_s)
     else:
-        # No step is logged: what the trainer does one after the other is one.
+        # No step time is logged: use the sum of the trainer's sequential stages.
         stages = [median_of(found) for name in _STAGES if (found := recent(name))]
         waited = recent("time_wait_data")
         whole = sum(stages) + (median_of(waited) if waited else 0.0) if stages else 0.0
@@ -292,13 +291,13 @@ def share_of(recent: Recent, names: Sequence[str]) -> float | None:
 
 
 def step_of(values: Mapping[str, float]) -> float:
-    """Seconds of a step with the wait before it, where that is logged apart; 0.0 where no step time is."""
+    """Seconds of a step including the wait before it, if that is logged separately; 0.0 without a step time."""
     step_s = values.get("time_step", 0.0)
     return step_s + values.get(WAIT_BETWEEN, 0.0) if step_s else 0.0
 
 
 def trainer_wait(values: Mapping[str, float]) -> tuple[float | None, float]:
-    """Seconds that the trainer waited for rollouts in a record, None where they are not logged, and of how many."""
+    """Seconds that the trainer waited for rollouts in a record (None if not logged), and the seconds of the step."""
     step_s, waited_s = step_of(values), values.get(WAIT_BETWEEN, values.get("time_wait_data"))
     if waited_s is None and step_s and "trainer_idle_frac" in values:
         waited_s = values["trainer_idle_frac"] * step_s
@@ -306,7 +305,6 @@ def trainer_wait(values: Mapping[str, float]) -> tuple[float | None, float]:
 
 
 def queue_word(size: float, limit: float | None) -> str:
-    """`empty`, `full` or `filled`."""
     if size < _EMPTY:
         return "empty"
     return "full" if limit is not None and limit > 0.0 and size >= _FULL * limit else "filled"
@@ -316,7 +314,7 @@ def judge(recent: Recent, since: Callable[[str], int | None]) -> Waits:
     """Which side waits, from the last records.
 
     Args:
-        since: the step from which on the queue was what a word says, without a break.
+        since: maps a queue state to the first step of the current uninterrupted stretch in that state.
     """
     trainer, generation = share_of(recent, TRAINER), share_of(recent, GENERATION)
     held, bound = recent("stale_held"), recent("stale_held_limit")
@@ -333,7 +331,7 @@ def judge(recent: Recent, since: Callable[[str], int | None]) -> Waits:
 
 
 def _is_blocked(recent: Recent) -> bool:
-    """Does generation say that it waits for room in the queue, more than for anything else?"""
+    """Whether generation waits for room in the queue more than for anything else, according to its own metrics."""
     blocked, policy = recent("time_gen_blocked"), recent("time_wait_policy")
     if not blocked or recent(GENERATION[0]):
         return False
@@ -341,13 +339,13 @@ def _is_blocked(recent: Recent) -> bool:
 
 
 def limit_of(recent: Recent) -> float | None:
-    """How many the queue holds at most, where that is logged."""
+    """Capacity of the queue, if it is logged."""
     limits = recent("queue_limit")
     return limits[-1] if limits else None
 
 
 def unbroken(word: str, newest_first: Iterable[tuple[int, float]], limit: float | None) -> int | None:
-    """The first step of the stretch, up to the newest, in which the queue was what a word says."""
+    """The first step of the latest uninterrupted stretch in which the queue was in state `word`."""
     since = None
     for step, size in newest_first:
         if queue_word(size, limit) != word:

@@ -1,9 +1,9 @@
-"""Groups of completions: how uneven they are, group by group and over a step, and what is typical.
+"""Length imbalance within groups of completions, per group and per step, and what is typical.
 
-The longest completion of a group is the straggler the others wait for. Where the
-trainer logs lengths per group, max over median measures it; where it does not, the
-slowest rollout over the mean one, or the longest completion over the mean length. The formulas of ratio and Gini are
-`model.completions`'; names of the aggregates are those of Telescope's interface, whose definitions these are.
+The longest completion of a group is the straggler that the others wait for. It is measured by max over median if the
+trainer logs lengths per group; otherwise by the slowest over the mean rollout time, or the longest over the mean
+length. The formulas for ratio and Gini are in `model.completions`; the aggregates are named and defined as in
+Telescope's interface.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ _SIZES = (1, 4, 8, 16, 64)
 _EVEN = (1.0, 1.4, 1.6, 1.7, 2.1)
 _UNEVEN = (1.0, 2.5, 3.5, 4.5, 7.0)
 _ONE_GROUP = (1.0, 2.9, 3.5, 4.0, 4.9)
-"""Max over median of log-normal lengths by group size: mean at sigma 0.3, mean at sigma
-0.8, 95th percentile of a single group at sigma 0.5. Source: simulation of such groups,
-repeated in tests/unit/stats/test_groups.py."""
+"""Max over median of log-normal lengths by group size: mean at sigma 0.3, mean at sigma 0.8, 95th percentile of a
+single group at sigma 0.5. Source: simulation of such groups, repeated in tests/unit/stats/test_groups.py.
+"""
 
 
 class RatioRange(NamedTuple):
-    """The typical max over median for a group size.
+    """Typical max over median for a group size.
 
     Attributes:
-        low, high: the mean over groups for rather even (sigma of the log of the length
-            0.3) and rather uneven (0.8) tasks.
-        one_group: what one group in twenty exceeds on an ordinary task (0.5).
+        low, high: mean over groups for tasks with even (sigma of the log length 0.3) and uneven (0.8) lengths.
+        one_group: exceeded by one group in twenty on an ordinary task (0.5).
     """
 
     low: float
@@ -41,10 +40,10 @@ class RatioRange(NamedTuple):
 
 
 def expected_ratio(group_size: int) -> RatioRange:
-    """The typical max over median of completion lengths in groups of `group_size`.
+    """Typical max over median of completion lengths in groups of `group_size`.
 
-    Interpolated in log2 of the size between the values of log-normal lengths at 1, 4,
-    8, 16 and 64 completions, extrapolated with the last slope. Source: see `_SIZES`.
+    Interpolated in log2 of the size between the values of log-normal lengths at 1, 4, 8, 16 and 64 completions,
+    extrapolated with the last slope. Source: see `_SIZES`.
 
     Raises:
         ValueError: `group_size` is below 1.
@@ -71,13 +70,13 @@ class StragglerReading(NamedTuple):
     """The best available measure of stragglers on one step.
 
     Attributes:
-        kind: GROUP is max over median within groups, ROLLOUT the slowest over the mean
-            rollout time, LENGTH the longest over the mean completion of the batch.
+        kind: GROUP is max over median within groups, ROLLOUT the slowest over the mean rollout time, LENGTH the longest
+            over the mean completion of the batch.
         metric: canonical name of the ratio, or of its numerator.
         worst, typical: numerator and denominator (seconds or tokens), None for GROUP.
         usual: the typical range for the group size, only for GROUP and a known size.
-        tool_share: part of the slowest rollout that was spent in tool calls, 0 to 1.
-        balance: (heaviest - lightest)/mean tokens per rank, as the ranks got them.
+        tool_share: fraction of the slowest rollout spent in tool calls, 0 to 1.
+        balance: (heaviest - lightest)/mean tokens per rank, after balancing if logged.
     """
 
     kind: StragglerKind
@@ -92,12 +91,12 @@ class StragglerReading(NamedTuple):
 
 
 class RolloutTimes(NamedTuple):
-    """How long rollouts took, tool calls included, in seconds.
+    """Rollout times in seconds, tool calls included.
 
     Attributes:
-        slowest_s: the slowest rollout, or the least that it can have taken.
+        slowest_s: the slowest rollout, or a lower bound for it.
         mean_s: the mean over rollouts.
-        tool_s: of the slowest one, in tool calls; None where not logged.
+        tool_s: time in tool calls of the slowest one; None if not logged.
     """
 
     slowest_s: float
@@ -106,10 +105,10 @@ class RolloutTimes(NamedTuple):
 
 
 def rollout_times(values: Mapping[str, float]) -> RolloutTimes | None:
-    """Generation and tool calls of the slowest rollout against the mean; None where rollouts are not timed.
+    """Slowest rollout against the mean, each as generation plus tool calls; None if rollouts are not timed.
 
-    A rollout is its generation and its tool calls. Of the slowest one both parts may be logged; one part of a rollout
-    is less than the whole of it, so where only the longest tool call is, the slowest rollout took at least that.
+    Both parts of the slowest rollout may be logged. If only the longest tool call is, it is a lower bound for the
+    slowest rollout.
     """
     slowest, mean = values.get("time_gen_sample_max"), values.get("time_gen_sample_mean")
     if slowest is None or mean is None or mean <= 0.0:
@@ -124,11 +123,11 @@ def rollout_times(values: Mapping[str, float]) -> RolloutTimes | None:
 
 
 def straggler_reading(values: Mapping[str, float], group_size: int | None = None) -> StragglerReading | None:
-    """Read the best measure of stragglers from one step.
+    """The best measure of stragglers on one step.
 
     Returns:
-        The reading, or None where the step logs no such measure. A LENGTH reading says
-        little where the longest completion is at the length limit.
+        The reading, or None if the step logs no such measure. A LENGTH reading says little if the longest completion is
+        at the length limit.
     """
     rollout = rollout_times(values)
     tools = None
@@ -152,8 +151,8 @@ def straggler_reading(values: Mapping[str, float], group_size: int | None = None
 def balance_spread(values: Mapping[str, float]) -> float | None:
     """(heaviest - lightest)/mean tokens per rank, or None.
 
-    Uses what the ranks got after balancing; the spread before balancing (which one
-    trainer calls `minmax_diff`) stands in only where nothing else is logged.
+    Uses the tokens after balancing; the spread before balancing (`minmax_diff` in one trainer) is used only if nothing
+    else is logged.
     """
     mean = values.get("seqlen_mean")
     if mean is None or not mean > 0.0:
@@ -166,10 +165,10 @@ def balance_spread(values: Mapping[str, float]) -> float | None:
 
 
 class GroupStatistics(NamedTuple):
-    """Unevenness of one step's groups.
+    """Length imbalance of one step's groups.
 
     Attributes:
-        size: completions per group where all groups are of one size, else None.
+        size: completions per group if all groups have the same size, else None.
         ratio_mean, ratio_max: max over median of the lengths in a group, over groups.
         gini_mean: Gini coefficient of the lengths in a group, mean over groups.
     """
@@ -197,19 +196,19 @@ def group_statistics(groups: Sequence[Sequence[float]]) -> GroupStatistics | Non
 
 
 ZERO_STD = 1e-6
-"""Groups whose rewards spread less have zero variance: float noise on equal values."""
+"""Groups with a smaller reward spread have zero variance: it is float noise on equal values."""
 
 
 class GroupSummary(NamedTuple):
     """One prompt and its completions.
 
     Attributes:
-        completions: of the prompt, longest first.
-        lengths: the lengths that are known, longest first, in the unit of the step.
-        ratio: max over median of them; None where unknown.
-        reward_mean, reward_std: over the rewards that are known; std is that of a sample, None for one.
-        cut: truncated completions; None where the dump does not say.
-        discarded: reasons why completions were not trained on, with their number, most frequent first.
+        completions: longest first.
+        lengths: the known lengths, longest first, in the unit of the step.
+        ratio: max over median of them; None if unknown.
+        reward_mean, reward_std: over the known rewards; the sample standard deviation, None for a single reward.
+        cut: number of truncated completions; None if the dump does not say.
+        discarded: (reason, count) of completions that were not trained on, most frequent first.
     """
 
     name: str
@@ -229,12 +228,12 @@ class StepSummary(NamedTuple):
 
     Attributes:
         groups: by ratio, most uneven first.
-        completions: how many there are, discarded ones left out, as in every number below.
-        group_size: completions per group where all groups are of one size.
+        completions: their number, without discarded ones, as in all figures below.
+        group_size: completions per group if all groups have the same size.
         ratio_mean, ratio_max: `group_length_max_median_ratio_mean`, and the same for the worst group.
-        cut_fraction: share truncated, 0 to 1.
-        zero_std_fraction: share of zero-variance groups.
-        discarded: completions by the reason why they were not trained on.
+        cut_fraction: fraction truncated, 0 to 1.
+        zero_std_fraction: fraction of zero-variance groups.
+        discarded: (reason, count) of completions that were not trained on.
     """
 
     step: int

@@ -1,7 +1,7 @@
-"""Detectors: from a stream of numbers or truths to "this has lasted"; rows that go back to "another writer".
+"""Persistence, trend and two-writer detectors, fed value by value.
 
-Owns persistence (n of the last m, streaks) and slow trends; fed value by value, cloneable, without a clock. What is
-measured and what counts as bad is the caller's business.
+Persistence (n of the last m), slow trends, and rows that go back because a second process writes the same file.
+Cloneable and without a clock; the caller decides what is measured and what counts as bad.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NOfMCounter(Cloned):
         self._mask = (1 << m) - 1
 
     def push(self, is_true: bool) -> bool:
-        """Take one truth in; says whether `n` of the last `m` are true now."""
+        """Push a value and return whether at least `n` of the last `m` are true."""
         self.bits = bits = ((self.bits << 1) | is_true) & self._mask
         return bits.bit_count() >= self.n
 
@@ -38,12 +38,12 @@ class NOfMCounter(Cloned):
 
     @property
     def oldest(self) -> int:
-        """How many pushes ago the oldest true one still held was; -1 for none."""
+        """How many pushes ago the oldest true value in the window was; -1 if there is none."""
         return self.bits.bit_length() - 1
 
 
 class DatedNOfMCounter(NOfMCounter):
-    """`NOfMCounter` that knows where each of its pushes was made.
+    """An `NOfMCounter` that records where each push was made.
 
     Attributes:
         places: (record, step) of the last `m` pushes, oldest first.
@@ -61,7 +61,7 @@ class DatedNOfMCounter(NOfMCounter):
 
     @property
     def began(self) -> tuple[int, int] | None:
-        """(Record, step) of the oldest true push still held, or None."""
+        """(Record, step) of the oldest true push in the window, or None."""
         return self.places[-1 - self.oldest] if self.bits else None
 
 
@@ -69,7 +69,7 @@ class BlockTrend(Cloned):
     """A slow trend: Mann-Kendall over medians of consecutive blocks.
 
     Blocks make the test robust to single spikes and cost one sort per `block` records. With 10 blocks |S| >= 25 of 45
-    is significant at p < 0.03 two-sided (Kendall's exact distribution), here as share: S / pairs >= 0.55.
+    is significant at p < 0.03 two-sided (Kendall's exact distribution); as a ratio, S / pairs >= 0.55.
 
     Attributes:
         medians: block medians, oldest first, at most `count`.
@@ -84,7 +84,7 @@ class BlockTrend(Cloned):
         self._open: list[float] = []
 
     def push(self, value: float) -> bool:
-        """Take a finite value in; true when a block was completed by it."""
+        """Push a finite value; returns True if it completed a block."""
         self._open.append(value)
         if len(self._open) < self.block:
             return False
@@ -114,7 +114,7 @@ class BlockTrend(Cloned):
 
     @property
     def growth(self) -> float:
-        """Median of the last three blocks over that of the first three; 0.0 where that has no meaning."""
+        """Median of the last three blocks over that of the first three; 0.0 if undefined."""
         if len(self.medians) < 6:
             return 0.0
         first = median_of(self.medians[:3])
@@ -122,23 +122,23 @@ class BlockTrend(Cloned):
 
 
 SHORT_ROWS = 8
-"""Rows between two that go back, at most: two writers that write up to four at once."""
+"""Maximum rows between two steps back: two writers that write up to four rows at once."""
 MOST_WRITERS = 5
-"""So many writers are told from one."""
+"""Maximum number of writers that are told apart."""
 CERTAIN_AFTER = 12
-"""So many rows in a row that go back are not restarts."""
+"""This many short returns in a row prove two writers."""
 QUICK_ROWS, QUICK_TIMES = 3, 3
-"""Nor is so many times in a row within so few rows each: no run dies, restarts and writes that fast."""
+"""So do this many in a row within so few rows each: no run crashes, restarts and logs that fast."""
 
 
 class Crossing(Cloned):
-    """Watches the rows that go back.
+    """Detects two writers of one file from rows with decreasing steps.
 
-    A restarted run goes back to a checkpoint, writes for a while, and if it dies early goes back to the same one. Where
-    two processes write one file, it goes back every few rows, each time to a later step.
+    A restarted run goes back to a checkpoint, logs for a while, and if it dies early, goes back to the same one. If two
+    processes write one file, it goes back every few rows, each time to a later step.
 
     Attributes:
-        is_certain: the newest row that went back is another writer's.
+        is_certain: the newest row that went back came from another writer.
     """
 
     def __init__(self) -> None:
@@ -147,10 +147,10 @@ class Crossing(Cloned):
         self._count = self._quick = 0
 
     def note(self, step: int, rows: int) -> bool:
-        """A row has gone back to `step`, `rows` after the last one that did; are two writers certain by now?"""
+        """Record a row that went back to `step`, `rows` after the last such row; are two writers certain now?"""
         behind = [head for head in self._heads if head < step]
         if behind:
-            # The nearest writer behind has come this far.
+            # This row continues the nearest writer behind it.
             self._heads.remove(max(behind))
         self._heads = [*self._heads, step][-MOST_WRITERS + 1 :]
         self._count = self._count + 1 if behind and rows <= SHORT_ROWS else 0

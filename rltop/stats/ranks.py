@@ -1,9 +1,9 @@
-"""True spans → the timing tree of a step; seconds of each rank and stage, and rank stragglers.
+"""Timing tree of a step from measured spans; seconds per rank and stage, and rank stragglers.
 
-Where a trainer writes down when each stage began and ended, nothing is assumed: bars stand where they stood, gaps stay
-gaps, and what ran at the same time is seen side by side; the newest steps are held. Ranks are compared by seconds per
-stage, from logged durations or from measured spans alike. Owns what is compared with what (ranks of one worker group,
-stage by stage) and the statistics, which one slow rank must not move: medians and median deviations.
+If a trainer logs when each stage began and ended, nothing is assumed: bars have their true position, gaps stay gaps,
+and concurrent stages are side by side; only the newest steps are kept. Ranks are compared by seconds per stage, from
+logged durations or from measured spans: ranks of one worker group, stage by stage, with robust statistics (medians and
+median deviations) that a single slow rank does not move.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from rltop.stats.rolling import MAD_TO_SIGMA, least_mad_of, median_of
 from rltop.structs import NamedTuple, Struct, field
 
 MAX_STEPS = 256
-"""Steps that are held: more than any page compares with."""
+"""Steps to keep: more than any page compares with."""
 LEAST_STEPS = 8
 MAX_HELD_PARTS = 1_000_000
-"""Stretches of all steps together, about 150 MiB; beyond, the oldest steps go until only the least are left."""
+"""Limit of intervals over all steps, about 150 MiB; beyond it the oldest steps are dropped, down to `LEAST_STEPS`."""
 MAX_PARTS = 512
-"""Stretches of one stage that are told apart; beyond, the nearest ones are joined."""
+"""Maximum intervals per stage; beyond it the closest ones are merged."""
 SEAM_S = 1e-4
-"""Stretches closer than this are one: the resolution at which events of a GPU are timed."""
+"""Intervals closer than this are merged: the timing resolution of GPU events."""
 LEADERS = ("runner", "driver", "trainer", "learner", "actor")
-"""Whose first rank tells the step, most trusted first: it waits for all the others."""
+"""Roles with a first rank that defines the step, most trusted first: it waits for all the others."""
 OTHER = "other"
 
 Parts = tuple[tuple[float, float], ...]
 
 
 class _SpannedStep(Struct, frozen=False):
-    """Spans of one step by worker, and what has been made of them."""
+    """Spans of one step by worker, and the timing tree built from them."""
 
     by_worker: dict[tuple[str, int], dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _SpannedStep(Struct, frozen=False):
 
 
 class SpanBook:
-    """The true spans of a run's newest steps."""
+    """The measured spans of a run's newest steps."""
 
     def __init__(self, max_steps: int = MAX_STEPS) -> None:
         self.version = 0
@@ -57,7 +57,7 @@ class SpanBook:
         self._steps: dict[int, _SpannedStep] = {}
 
     def add(self, spans: Iterable[TimedSpan]) -> None:
-        """Take spans in; beyond the most steps that are held, the oldest go."""
+        """Add spans; beyond the maximum number of steps, the oldest are dropped."""
         for span in spans:
             step = self._steps.setdefault(span.step, _SpannedStep())
             step.timing, step.is_compact = None, False
@@ -69,7 +69,7 @@ class SpanBook:
         self._compact()
 
     def _compact(self) -> None:
-        """Join the stretches of every step that will not grow; let the oldest go where there are too many."""
+        """Merge the intervals of all steps but the newest; drop the oldest steps beyond the limits."""
         newest = max(self._steps, default=0)
         for number, step in self._steps.items():
             if number < newest and not step.is_compact:
@@ -86,11 +86,11 @@ class SpanBook:
         return sorted(self._steps)
 
     def timing(self, step: int) -> StepTiming | None:
-        """The timing tree of a step with true positions; None where nothing is held of it.
+        """The timing tree of a step with true positions; None if the step is not kept.
 
-        The step is that of the leading worker: from the first to the last moment of it that anything is known of. Its
-        stages are on the first lane, unless they overlap; what workers of other roles did meanwhile is beside them,
-        clipped to the step: of the ranks of a role the one that was busy longest.
+        The step lasts from the first to the last moment of the leading worker. Its stages are on the first lane, unless
+        they overlap. Concurrent work of other roles is on further lanes, clipped to the step; each role is represented
+        by the rank that was busy longest.
         """
         held = self._steps.get(step)
         if held is None:
@@ -100,7 +100,7 @@ class SpanBook:
         return held.timing
 
     def by_rank(self, step: int) -> Mapping[str, Mapping[int, Mapping[str, float]]]:
-        """Seconds of each top-level stage: role → rank → stage → seconds; empty where nothing is held."""
+        """Seconds of each top-level stage: role → rank → stage → seconds; empty if the step is not kept."""
         held = self._steps.get(step)
         found: dict[str, dict[int, dict[str, float]]] = {}
         for (role, rank), names in ({} if held is None else held.by_worker).items():
@@ -118,7 +118,7 @@ class _Tree:
     def __init__(self, step: _SpannedStep) -> None:
         self._workers = step.by_worker
         self._keys = step.keys
-        # The worker whose spans tell the step: the lowest rank of the most trusted role.
+        # The worker that defines the step: the lowest rank of the most trusted role.
         self._leader = min(step.by_worker, key=lambda worker: (_trust(worker[0]), worker[1], worker[0]))
         self._own = {name: _joined(parts) for name, parts in step.by_worker[self._leader].items()}
         self._origin = min(parts[0][0] for parts in self._own.values())
@@ -139,7 +139,7 @@ class _Tree:
         return StepTiming(step, total_s, (*spans, *others, *rest), (), is_beside or bool(others))
 
     def _below(self, above: str) -> tuple[Span, ...]:
-        """Spans whose name is `above/…`, one level deep, in the order in which they began."""
+        """Spans named `above/…`, one level deep, by start time."""
         found = []
         for name in _children(self._own, above):
             inner = self._below(name)
@@ -180,7 +180,7 @@ class _Tree:
 
 
 def _children(names: Iterable[str], above: str) -> list[str]:
-    """The names directly below `above`; one that is not timed itself stands for what is inside it."""
+    """The names directly below `above`; a parent without a timing of its own represents its children."""
     prefix = f"{above}/" if above else ""
     return list(
         dict.fromkeys(
@@ -196,11 +196,11 @@ def _overlap(spans: Sequence[Span]) -> bool:
 
 
 def _in_lanes(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Each stage on the first lane on which nothing else runs meanwhile."""
+    """Place each stage on the first lane that is free for its duration."""
     lanes: list[Parts] = []
     found = []
     for span in spans:
-        # Taken together with what runs on a lane it must cover as much more as it takes.
+        # The lane is free if the union with its intervals grows by the full duration of the span.
         free = (
             _seconds(_joined([*taken, *span.parts])) > _seconds(taken) + span.duration_s - SEAM_S for taken in lanes
         )
@@ -211,7 +211,7 @@ def _in_lanes(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def _joined(parts: Iterable[tuple[float, float]]) -> Parts:
-    """Stretches in order, those that touch or overlap joined; at most `MAX_PARTS`."""
+    """Sort intervals and merge those that touch or overlap; at most `MAX_PARTS`."""
     found: list[tuple[float, float]] = []
     for start, end in sorted(parts):
         if found and start <= found[-1][1] + SEAM_S:
@@ -248,19 +248,19 @@ def _shifted(parts: Parts, origin: float) -> Parts:
 RankTimes = Mapping[str, Mapping[str, float]]
 """Rank → stage → seconds, of one step."""
 StageTimes = Mapping[tuple[str, str], Mapping[str, float]]
-"""Group of ranks and stage → rank → seconds, of one step."""
+"""(group of ranks, stage) → rank → seconds, of one step."""
 
 _NUMBER = regex(r"[\s:/._-]*(?:rank)?[\s:/._-]*\d+$", re.IGNORECASE)
 _HELD_STEPS = 64
 _HELD_CELLS = 200_000
 _LEAST_STEPS = 8
 SUMMED_STEPS = 16
-"""Steps behind a summary: enough for medians, few enough to show what has begun lately."""
+"""Number of steps in a summary: enough for medians, few enough to show recent changes."""
 
 
 @lru_cache(maxsize=4096)
 def group_of(rank: str) -> str:
-    """The worker group of a rank, by its name without its number; ranks of one group do the same work."""
+    """The worker group of a rank: its name without the number; ranks of one group do the same work."""
     return _NUMBER.sub("", rank)
 
 
@@ -269,8 +269,8 @@ class Lag(NamedTuple):
 
     Attributes:
         usual_s: the median over the ranks of its group; of two, the faster one.
-        sigma_s: spread over the other ranks, as a standard deviation.
-        step_s: what the median rank of the group spends in all stages.
+        sigma_s: robust standard deviation over the ranks; 0 for two.
+        step_s: total over all stages for the group's median rank.
     """
 
     rank: str
@@ -296,13 +296,13 @@ def by_stage(times: RankTimes) -> StageTimes:
 
 
 def compare(columns: StageTimes, least: Callable[[float, float, float], float] | None = None) -> list[Lag]:
-    """Every rank in every stage against the ranks of its group; stages of a single rank are left out.
+    """Compare every rank with the ranks of its group, stage by stage; stages with a single rank are skipped.
 
     The baseline is the lower median, so that of two ranks the slower one is behind.
 
     Args:
-        least: seconds behind from which a rank counts, by the median, the spread and the step of its group, and no
-            less with a larger spread; None: all count.
+        least: (median, spread, step time of the group) → seconds behind at which a rank counts; must not decrease with
+            the spread; None: all count.
     """
     ordered = {place: sorted(column.values()) for place, column in columns.items() if column}
     usual = {place: values[(len(values) - 1) // 2] for place, values in ordered.items()}
@@ -313,7 +313,7 @@ def compare(columns: StageTimes, least: Callable[[float, float, float], float] |
     for place, values in ordered.items():
         (group, stage), middle, count = place, usual[place], len(values)
         whole, furthest, sigma, line = step_s[group], values[-1] - middle, 0.0, -math.inf
-        # Mostly no rank is far behind, and no more is needed than that.
+        # Usually no rank is far behind, and a lower bound of the spread is enough to know.
         nearest = least_mad_of(values, middle) if count > 2 else 0.0
         if count < 2 or (least is not None and furthest <= least(middle, MAD_TO_SIGMA * nearest, whole)):
             continue
@@ -334,11 +334,11 @@ class StageSummary(Struct):
 
     Attributes:
         ranks: rank → its median seconds, slowest first.
-        slowest: the rank that is slowest by its median.
+        slowest: the rank with the largest median.
         behind_s: its median minus `usual_s`.
-        often: share of the steps in which it was the slowest of all, 0 to 1.
-        history: by how many seconds it was behind, step by step, oldest first.
-        step_s: what the median rank of the group spends in all stages.
+        often: fraction of the steps in which it was the slowest of all, 0 to 1.
+        history: seconds it was behind, step by step, oldest first.
+        step_s: total over all stages for the group's median rank.
     """
 
     group: str
@@ -353,15 +353,15 @@ class StageSummary(Struct):
 
     @property
     def share(self) -> float:
-        """How far behind, as a part of what the group's step takes."""
+        """How far behind, as a fraction of the group's step time."""
         return self.behind_s / self.step_s if self.step_s > 0.0 else 0.0
 
 
 class RankHistory:
-    """The newest steps of all ranks; bounded, whatever their number.
+    """The newest steps of all ranks; bounded for any number of ranks.
 
     Attributes:
-        keys: (rank, stage) → the trainer's key behind it, where there is one.
+        keys: (rank, stage) → the trainer's key, if there is one.
         is_measured: from spans with start and end rather than from logged durations.
     """
 
@@ -372,7 +372,7 @@ class RankHistory:
         self._steps: deque[tuple[int, RankTimes]] = deque()
 
     def push(self, step: int, times: RankTimes) -> None:
-        """Take the times of a step in; a step that goes back begins anew."""
+        """Add the times of a step; a step that goes back clears the history."""
         if self._steps and step <= self._steps[-1][0]:
             self._steps.clear()
         self._steps.append((step, times))
@@ -417,7 +417,7 @@ class RankHistory:
 
 
 def measured_ranks(book: SpanBook) -> RankHistory | None:
-    """The ranks of a run's newest steps by their true spans; None where no role has two of them."""
+    """Rank times of a run's newest steps from measured spans; None if no role has two ranks."""
     history = RankHistory()
     history.is_measured = True
     for step in book.steps[-SUMMED_STEPS:]:

@@ -1,7 +1,7 @@
 """Rolling statistics: medians, spreads, windows, moving averages.
 
-The median is our own: the module `statistics` brings fractions, decimals and random
-numbers along, a tenth of what is imported before the first frame.
+Has its own median because importing `statistics` also imports fractions, decimals and random numbers, a tenth of all
+imports before the first frame.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ MAD_TO_SIGMA = 1.4826
 """Scales a median absolute deviation to the standard deviation of a normal distribution (Rousseeuw & Croux 1993)."""
 
 Stepped = Sequence[tuple[int, float]]
-"""Values with their steps, oldest first."""
+"""(step, value) pairs, oldest first."""
 _LATELY = 12
 
 
 def median_of(values: Iterable[float]) -> float:
-    """The value in the middle, or the mean of the two that are; there must be one."""
+    """Median of at least one value; for an even number, the mean of the two in the middle."""
     return middle_of(sorted(values))
 
 
 def middle_of(ordered: Sequence[float]) -> float:
-    """Median of values in order; O(1)."""
+    """Median of sorted values; O(1)."""
     half = len(ordered) >> 1
     return ordered[half] if len(ordered) & 1 else 0.5 * (ordered[half - 1] + ordered[half])
 
@@ -40,29 +40,32 @@ def mad_of(values: Sequence[float]) -> float:
 
 
 def least_mad_of(ordered: Sequence[float], centre: float) -> float:
-    """No more than the median absolute deviation from `centre`: half of the values, or more, deviate by this; O(1)."""
+    """A lower bound for the median absolute deviation from `centre`; O(1).
+
+    At least half of the sorted values deviate by this much or more.
+    """
     low = len(ordered) >> 2
     below, above = centre - ordered[low], ordered[low + (len(ordered) >> 1)] - centre
     return below if below < above else above
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean of two `values` or more, and its standard error s / sqrt(n); O(n), and not exact as `statistics` is."""
+    """Mean and standard error s / sqrt(n) of at least two `values`; O(n), and less exact than `statistics`."""
     count = len(values)
     mean = sum(values) / count
-    squares = sum([(apart := value - mean) * apart for value in values])  # as powers, huge numbers would raise
+    squares = sum([(apart := value - mean) * apart for value in values])  # not `** 2`, which raises on huge numbers
     return mean, math.sqrt(squares / ((count - 1) * count))
 
 
 def rise_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """How far the mean of the later half of four values or more is above that of the earlier; its standard error."""
+    """Mean of the later half of at least four values minus that of the earlier half, and its standard error."""
     half = len(values) // 2
     (before, before_error), (now, now_error) = mean_and_error(values[:half]), mean_and_error(values[half:])
     return now - before, math.hypot(before_error, now_error)
 
 
 def log_spread_of(values: Sequence[float]) -> float:
-    """1.4826 * MAD of the logarithms of those above 0; 0.0 where there are none."""
+    """1.4826 * MAD of the logarithms of the positive values; 0.0 if there are none."""
     logs = [math.log(one) for one in values if one > 0.0]
     return MAD_TO_SIGMA * mad_of(logs) if logs else 0.0
 
@@ -70,11 +73,11 @@ def log_spread_of(values: Sequence[float]) -> float:
 class Window(Cloned):
     """The last `size` values of a series.
 
-    Their order is kept as values come and go while somebody asks for the median after each of them, else worked out.
+    A sorted copy is maintained as long as the median is read after every push; otherwise it is rebuilt on demand.
 
     Attributes:
-        least, most: no value that is held is below or above these. Most records are ruled out by them alone, so that
-            nobody asks; they are those of all values since somebody did, or before.
+        least, most: bounds for all values in the window, which settle most comparisons without the median. They may be
+        wider than the window's range: they are only tightened when an ordered statistic is read.
     """
 
     __slots__ = ("_is_asked", "_median", "_order", "_values", "least", "most", "size")
@@ -88,10 +91,10 @@ class Window(Cloned):
         self._is_asked = True
 
     def push(self, value: float) -> None:
-        """Take a finite value in, and the oldest out when full."""
+        """Append a finite value; when full, the oldest is dropped."""
         order, values = self._order, self._values
         if order is not None:
-            if self._is_asked:  # for the order, since the last value: somebody may be again
+            if self._is_asked:  # the order was used since the last push, so it may be used again
                 self._is_asked = False
                 if len(values) == self.size:
                     del order[bisect_left(order, values[0])]
@@ -121,7 +124,7 @@ class Window(Cloned):
         return self._median
 
     def is_above(self, line: float) -> bool:
-        """Whether the median is, which is worked out only where a value is."""
+        """Whether the median is above `line`; it is computed only if some value is."""
         return self.most > line and self.median > line
 
     @property
@@ -133,19 +136,19 @@ class Window(Cloned):
         return list(self._values)
 
     def behind(self, base: float, values: Stepped) -> Stepped:
-        """Which of the newest of a series a median of it was of, a moment ago; none where that is of another one."""
+        """Values of the series with the median `base`, within the last pushes; empty if it is of another series."""
         ends = range(len(values), max(0, len(values) - _LATELY), -1)
         held = (values[max(0, end - self.size) : end] for end in ends)
         return next((one for one in held if median_of([value for _, value in one]) == base), ())
 
     @property
     def low(self) -> float:
-        """Smallest value held; raises `IndexError` when there is none."""
+        """Smallest value held; raises `IndexError` when empty."""
         return self._in_order()[0]
 
     @property
     def high(self) -> float:
-        """Largest value held; raises `IndexError` when there is none."""
+        """Largest value held; raises `IndexError` when empty."""
         return self._in_order()[-1]
 
     @property
@@ -156,24 +159,24 @@ class Window(Cloned):
 
     @property
     def least_mad(self) -> float:
-        """The median absolute deviation is no less; O(1)."""
+        """A lower bound for `mad`; O(1)."""
         return least_mad_of(self._in_order(), self.median)
 
     def last(self, count: int) -> float:
-        """Median of the newest `count` values (of all, when fewer are held); raises `IndexError` when empty."""
+        """Median of the newest `count` values (of all, if fewer are held); raises `IndexError` when empty."""
         values = self._values
         return median_of([values[-i] for i in range(1, min(count, len(values)) + 1)])
 
 
 class Frozen(Cloned):
-    """What a series was at the start: the median of records [skip, skip + size).
+    """Baseline from the start of a series: the median of records [skip, skip + size).
 
-    From `minimum` values on there is a provisional median; after `size` values
-    it never moves again. The first `skip` values are compile and warm-up.
+    Provisional from `minimum` values on; fixed after `size` values. The first `skip` values are compilation and
+    warm-up.
 
     Attributes:
         value: the baseline, or None while fewer than `minimum` values were seen.
-        steps: the first and the last that it is of, where they came with the values.
+        steps: the first and last step that it covers, if steps were pushed with the values.
     """
 
     __slots__ = ("_held", "_left", "_log_spread", "_passed", "_skip", "is_final", "minimum", "size", "steps", "value")
@@ -190,7 +193,7 @@ class Frozen(Cloned):
         self._log_spread: float | None = None
 
     def push(self, value: float, step: int | None = None) -> float | None:
-        """Take a finite value in, unless the baseline is final; what it is to be compared with: the baseline before."""
+        """Push a finite value unless the baseline is final; returns the baseline before, to compare the value with."""
         before = self.value
         if self.is_final:
             return before
@@ -214,7 +217,7 @@ class Frozen(Cloned):
             self.is_final = len(self._held) >= self.size
 
     def behind(self, base: float, values: Stepped) -> Stepped:
-        """As of a `Window`; of the whole series, without its newest value too, as that is compared before it counts."""
+        """As `Window.behind`, for the whole baseline or without its newest value, compared before it counted."""
         whole = values[self._skip : self._skip + len(self._held) + self._passed]
         found = (one for one in (whole, whole[:-1]) if one and median_of([value for _, value in one]) == base)
         return next(found, whole if self._passed and self.value == base else ())
@@ -226,7 +229,7 @@ class Frozen(Cloned):
 
     @property
     def log_spread(self) -> float:
-        """The same of their logarithms, positive values only. O(size), once the baseline is final O(1)."""
+        """The same for their logarithms, positive values only. O(size), once the baseline is final O(1)."""
         if self._log_spread is not None:
             return self._log_spread
         spread = log_spread_of(self._held)
@@ -235,7 +238,7 @@ class Frozen(Cloned):
         return spread
 
     def factor(self, sigmas: float) -> float:
-        """By what a value differs that is so many of those spreads above; infinite where that is no float."""
+        """Ratio to the baseline of a value `sigmas` log spreads above it; infinite on overflow."""
         try:
             return math.exp(sigmas * self.log_spread)
         except OverflowError:
@@ -256,7 +259,7 @@ class Ema(Cloned):
         self.value = 0.0
 
     def push(self, value: float) -> float:
-        """Take a value in and return the average; the first `span` values are averaged evenly."""
+        """Push a value and return the average; the first `span` values are weighted equally."""
         if self.count < self.span:
             self.count += 1
             self.value += (value - self.value) / min(self.count, self.span)

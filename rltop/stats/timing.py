@@ -1,8 +1,8 @@
-"""Timing keys of one row → the tree of where a step's time went.
+"""Timing keys of one row → tree of where a step's time went.
 
-Trainers log durations, not positions: stages are laid one after the other in the order in which the trainer runs them,
-and say that their position is assumed. Nothing is counted twice: what is nested, per sample, concurrent, between steps
-or not a duration at all never enters the sum. What the sum leaves of the step is "other".
+Trainers log durations, not positions: stages are placed one after the other in the trainer's order, and marked as
+having an assumed position. Nothing is counted twice: durations that are nested, per sample, concurrent or between
+steps, and keys that are not durations, are left out of the sum. The unexplained rest of the step is "other".
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from rltop.model import Span, SpanKind, StepTiming
 from rltop.structs import NamedTuple
 
 OVERLAP = 1.02
-"""Stages that add up to more than this share of the step cannot have run one after the
-other. The slack is for rounding; source: the timers of veRL nest with less than 1 % of loss."""
+"""Stages that sum to more than this fraction of the step cannot have run sequentially. The slack is for rounding;
+source: the timers of veRL nest with less than 1 % of loss.
+"""
 
 FIT = 1.01
-"""A stage that lies inside the step only in some versions is counted while the sum stays
-within this share of the step: closer than `OVERLAP`, so that the tree still adds up."""
+"""A stage that is inside the step only in some versions is counted while the sum stays within this fraction of the
+step: tighter than `OVERLAP`, so that the tree still adds up.
+"""
 
 OTHER = "other"
 
 
 class _Item(NamedTuple):
-    """One duration of a row: its key, its place in the plan, and the item that contains it (-1: none)."""
+    """One duration of a row: its key, its place in the plan, and the index of the enclosing item (-1: none)."""
 
     key: str
     name: str
@@ -37,8 +39,6 @@ class _Item(NamedTuple):
 
 
 class _Layout:
-    """A plan applied to one set of keys."""
-
     def __init__(self, plan: TimingPlan, keys: Sequence[str]) -> None:
         self.total_key = next((key for key in plan.step_keys if key in set(keys)), "")
         counts = PatternSet(plan.counts)
@@ -58,7 +58,7 @@ class _Layout:
 
     @staticmethod
     def _claim(plan: TimingPlan, keys: Sequence[str], counts: PatternSet) -> list[tuple[str, str, Stage]]:
-        """(key, name, stage) in the plan's order; a key belongs to the first stage that fits it."""
+        """(key, name, stage) in the plan's order; a key belongs to the first stage that matches it."""
         present = dict.fromkeys(keys)
         claimed: dict[str, tuple[str, str, Stage]] = {}
         for stage in plan.stages:
@@ -91,8 +91,8 @@ def _layout(plan: TimingPlan, keys: tuple[str, ...]) -> _Layout:
 def stage_keys(plan: TimingPlan, keys: Iterable[str]) -> list[tuple[str, str, float]]:
     """The top-level stages among `keys`: (name, key, seconds per logged unit), in the plan's order.
 
-    Stages that lie inside the step or outside by version (checkpoints, validation) are among them; what always happens
-    between steps is not. A stage whose enclosing stage is not logged counts as top-level.
+    Includes stages that are inside or outside the step depending on the version (checkpoints, validation), but not
+    those that always run between steps. A stage without a logged enclosing stage counts as top-level.
     """
     layout = _layout(plan, tuple(keys))
     items = (layout.items[i] for i in layout.children.get(-1, ()))
@@ -106,15 +106,15 @@ def step_timing(
 
     Args:
         row: raw keys and finite raw values of the step.
-        unclaimed: of the durations that the plan does not know, so many of the longest are in the tree; None is all. A
-            trainer may log hundreds of them.
+        unclaimed: how many of the longest durations unknown to the plan to include; None: all. A trainer may log
+            hundreds of them.
 
     Returns:
-        The tree, or None where the row holds no duration of a step. Unless it `is_overlapping`, the top-level
-        sequential spans and the span OTHER add up to `total_s` (to within 2 %, where stages exceed the step by
-        rounding). Where the trainer logs no step time, it is the sum of the stages. Where the stages add up to more
-        than 102 % of the step they ran at the same time: they are OVERLAPPING and spread over lanes. Durations in the
-        trainer's namespace that the plan does not know are children of OTHER, never counted.
+        The tree, or None if the row has no step duration. Unless it `is_overlapping`, the top-level sequential spans
+        and the span OTHER add up to `total_s` (to within 2 %, if stages exceed the step by rounding). Without a logged
+        step time, `total_s` is the sum of the stages. Stages that add up to more than 102 % of the step ran
+        concurrently: they are OVERLAPPING and spread over lanes. Durations in the trainer's namespace that the plan
+        does not know are children of OTHER and never counted.
     """
     layout = _layout(plan, tuple(row))
     top = [i for i in layout.children.get(-1, ()) if row[layout.items[i].key] >= 0.0]
@@ -159,8 +159,6 @@ def _split(
 
 
 class _Builder:
-    """Turns items of a layout into spans, for one row."""
-
     def __init__(self, layout: _Layout, row: Mapping[str, float]) -> None:
         self._layout = layout
         self._row = row
@@ -173,7 +171,7 @@ class _Builder:
         return self._layout.items[i].stage.lane
 
     def in_sequence(self, items: Iterable[int], start_s: float) -> tuple[Span, ...]:
-        """One after the other, in the order given."""
+        """Place items one after the other, in the order given."""
         spans = []
         for i in items:
             spans.append(self._span(i, start_s, SpanKind.SEQUENTIAL, 0))
@@ -181,7 +179,7 @@ class _Builder:
         return tuple(spans)
 
     def in_lanes(self, items: Iterable[int], total_s: float, start_s: float = 0.0) -> tuple[Span, ...]:
-        """Begun in the order given, moved forward to end within the step, in as few lanes as keep them apart."""
+        """Place items in the order given, shifted back so as to end within the step, in as few lanes as possible."""
         spans: list[Span] = []
         ends: list[float] = []
         at_s = start_s
@@ -194,7 +192,7 @@ class _Builder:
         return tuple(spans)
 
     def beside(self, items: Iterable[int], start_s: float, first_lane: int) -> tuple[Span, ...]:
-        """In the lanes that the plan gives, one after the other within a lane."""
+        """Place items in the lanes of the plan, one after the other within a lane."""
         at_s: dict[int, float] = {}
         lanes: dict[int, int] = {}
         spans = []
@@ -207,7 +205,7 @@ class _Builder:
         return tuple(spans)
 
     def other(self, start_s: float, duration_s: float, most: int | None) -> Span:
-        """Time of the step that no stage explains; in it, for information, the `most` longest of the unclaimed."""
+        """Time of the step that no stage explains; its children are the `most` longest unclaimed durations."""
         row = self._row
         rest: Iterable[tuple[str, str]] = self._layout.unclaimed
         if most is not None:
