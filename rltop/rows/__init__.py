@@ -1,1 +1,1 @@
-"""Lines of styled text and what they are made of: tables, sparklines, glyphs, themes, keys."""
+"""Rows of styled text and their parts: tables, sparklines, glyphs, themes, keys."""

@@ -1,7 +1,7 @@
-"""The signs that are drawn, a Unicode set and an ASCII set of the same meaning; and how many cells a text takes.
+"""The glyphs, as a Unicode set and an equivalent ASCII set; and the width of text in cells.
 
-Nothing is said by colour alone, so every level, state and kind of mark has a
-sign of its own in both sets. Every sign takes exactly one cell.
+Colour is never the only sign: every level, state and kind of mark has its own glyph in both sets. Every glyph is
+exactly one cell wide.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WIDE_SOMEWHERE = (
 
 
 class _WidthCache(dict[str, int]):
-    """Widths of characters met so far; every cell of every line asks for one."""
+    """Cache of character widths, which are needed for every cell of every line."""
 
     def __missing__(self, char: str) -> int:
         if len(self) > _MOST_KNOWN:
@@ -46,7 +46,7 @@ def char_width(char: str) -> int:
     """Cells that one character takes: 0, 1 or 2.
 
     Ambiguous characters (box drawing, Greek) count as one, as terminals outside East Asian locales draw them; flag
-    letters, and signs that Unicode 16 made wide, count as two, the worst case.
+    letters, and symbols that became wide in Unicode 16, count as two, the worst case.
     """
     return _KNOWN[char]
 
@@ -62,9 +62,9 @@ def _measured(char: str) -> int:
 
 
 def is_single(text: str) -> bool:
-    """Whether `text` is surely as many cells as characters: Latin, arrows, lines, blocks and dots.
+    """Whether `text` certainly has one cell per character: Latin, arrows, lines, blocks and dots.
 
-    False only means that it has to be counted.
+    False only means that its width must be computed.
     """
     return _SINGLE.fullmatch(text) is not None
 
@@ -76,9 +76,9 @@ def cell_width(text: str) -> int:
 
 
 def plain(text: str) -> str:
-    """`text` without what changes a width after the fact or piles up without end.
+    """Remove characters that change a width after the fact or pile up without limit.
 
-    Variation selectors go; of the marks on one character the first two stay.
+    Variation selectors are removed; each character keeps its first two combining marks.
     """
     if text.isascii() or 0 not in map(_KNOWN.__getitem__, text):
         return text
@@ -94,17 +94,17 @@ def plain(text: str) -> str:
 
 
 class Glyphs(Struct):
-    """One set of signs.
+    """One set of glyphs.
 
     Attributes:
         nonfinite: a value that was not finite.
         bar_ends: the last cell of a bar by eighths, thinnest first.
-        bar_rest: a cell of a bar that is not filled yet.
-        fills: full cells that can be told apart without colour, for stacked bars.
+        bar_rest: an unfilled cell of a bar.
+        fills: full cells for stacked bars, distinguishable without colour.
         columns: heights of a block bar from an eighth up.
-        rise, fall: a value that is well above or below what is usual.
-        newest, average, dash: the newest value of a chart, its smoothed curve, and a threshold in it.
-        is_ascii: draw without blocks and braille, and to_ascii ASCII only.
+        rise, fall: a value well above or below the usual ones.
+        newest, average, dash: in a chart, the newest value, the smoothed curve and the threshold.
+        is_ascii: draw without blocks and braille, and restrict `to_ascii` to ASCII.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Glyphs(Struct):
     _table: Mapping[int, str] = field(default_factory=dict, repr=False)
 
     def sign(self, level: Level, least: Level = Level.INFO) -> str:
-        """The sign of a level and a blank, in front of words; empty below the `least` that is worth one."""
+        """The glyph of a level followed by a blank; empty below `least`."""
         return f"{self.levels[level]} " if level >= least else ""
 
     def partly(self, share: float, cells: int) -> str:
@@ -144,14 +144,10 @@ class Glyphs(Struct):
         return self.bar * full + self.bar_rest * (cells - full)
 
     def to_ascii(self, text: str) -> str:
-        """`text` with nothing that this set cannot write.
-
-        Signs of our own are replaced by their ASCII neighbours; what comes from
-        outside by as many question marks as it takes cells.
-        """
+        """Replace what this set cannot write: our own glyphs by ASCII equivalents, outside text by `?` per cell."""
         if not self.is_ascii or text.isascii():
             return text
-        # In as many cells: a greater-than sign between two numbers would compare them.
+        # This keeps the width; a lone > between two numbers would read as a comparison.
         return "".join(char if char.isascii() else self._spell(char) for char in text.replace(" → ", " ->"))
 
     def _spell(self, char: str) -> str:
@@ -195,4 +191,4 @@ def glyph_set(*, is_ascii: bool) -> Glyphs:
 LEVEL_ROLES: Mapping[Level, str] = MappingProxyType(
     {Level.NO_DATA: "nodata", Level.OK: "ok", Level.INFO: "info", Level.WARN: "warn", Level.CRIT: "crit"},
 )
-"""The role in which a level is written."""
+"""Role for text about each level."""

@@ -1,7 +1,7 @@
-"""Every key of the program, once, as the lines of `keys.txt`; and how a sentence speaks of a key.
+"""The table of all keys, read from `keys.txt`; and how texts refer to a key.
 
-Footer, status line, help, palette and `docs/keys.md` are made from this table, and an id is what a keymap names.
-Which keys an action has under a keymap is found out in `screen.bindings`, and nowhere else.
+Footer, status line, help, palette and `docs/keys.md` are generated from this table; a keymap refers to the ids. Only
+`screen.bindings` resolves which keys an action has under a keymap.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rltop.structs import NamedTuple, Struct
 
 
 class Scope(enum.Enum):
-    """Where keys apply, in the order in which help and docs list them."""
+    """Where keys apply, in the order of help and docs."""
 
     EVERYWHERE = "Everywhere"
     LIST = "In a list or a table"
@@ -40,10 +40,10 @@ class Key(NamedTuple):
     """One row of the table.
 
     Attributes:
-        action: what is done, as Textual spells it with arguments; empty where it is the id.
-        shown_as: how the footer spells the key, where not as it is called.
-        group: what the footer says behind neighbours of one purpose.
-        comes_first: the key is looked at before the list and the filter get it.
+        action: in Textual's notation with arguments; empty if it equals the id.
+        shown_as: label of the key in the footer, if different from its name.
+        group: footer label for adjacent keys with a common purpose.
+        comes_first: the key is handled before the list and the filter see it.
     """
 
     id: str
@@ -58,10 +58,10 @@ class Key(NamedTuple):
 
 
 def _read_keys() -> Mapping[Scope, tuple[Key, ...]]:
-    """The rows of `keys.txt`.
+    """Parse `keys.txt`.
 
     Raises:
-        ValueError: a section is no scope, or a row says what no key can be.
+        ValueError: a section is not a scope, or a row has an unknown option.
     """
     found: dict[Scope, tuple[Key, ...]] = {}
     for section in Path(__file__).with_name("keys.txt").read_text(encoding="utf-8").split("\n\n[")[1:]:
@@ -81,17 +81,17 @@ def _key(id_: str, keys: str, footer: str, tooltip: str, action: str = "-", more
 
 
 KEYS: Mapping[Scope, tuple[Key, ...]] = _read_keys()
-"""The table: one row for each key. A page's own keys reach it by their ids, see `pages.page.Page.on`."""
+"""One row for each key. A page's own keys reach it by id, see `pages.page.Page.on`."""
 
 SORT_KEYS = ("sort", "order")
 """Ids of the keys that sort the table of a page by its next head."""
 
 NO_KEY = "no key"
-"""What stands for the key of an action that has none: "no key opens it" is true, and a sentence."""
+"""Stands for the key of an action without one: "no key opens it" is a true sentence."""
 
 
 class KeyNames(Struct):
-    """Action → its keys as a person reads them, the one to name first; an action without a key has none."""
+    """Action → labels of its keys, the preferred one first; empty for an action without a key."""
 
     names: Mapping[str, Sequence[str]]
 
@@ -99,16 +99,16 @@ class KeyNames(Struct):
         return self.names.get(action, ())
 
     def clause(self, action: str, text: str) -> str:
-        """`text` with the key for its "{}"; empty where there is no key to speak of."""
+        """`text` with the key in place of "{}"; empty if the action has no key."""
         return text.format(self.every(action)[0]) if self.every(action) else ""
 
     def none_matches(self, what: str) -> str:
         return f"{what} matches the filter{self.clause('back', '; {} clears it')}"
 
     def tell(self, text: str) -> str:
-        """`text` with the key of each action that it names in braces: "{open} opens it"."""
+        """Replace each action in braces by its key: "{open} opens it"."""
         return text.format_map({action: keys[0] if keys else NO_KEY for action, keys in self.names.items()})
 
 
 NO_KEYS = KeyNames(MappingProxyType({}))
-"""Where nobody can press any: sentences leave out what they would say of them."""
+"""For output without a keyboard: sentences omit their hints about keys."""

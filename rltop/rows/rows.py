@@ -1,8 +1,7 @@
-"""Lines of styled text, cut and wrapped to terminal cells, before anything knows how a terminal draws them.
+"""Lines of styled text, clipped and wrapped to terminal cells, independent of how a terminal draws them.
 
-A view is painted once, as rows; the Textual widget, the early paint and the one-shot report turn the same rows into
-cells, escape codes or plain text. Owns the one promise of every painter: no row is wider than it may be, whatever text
-comes from outside.
+A view is painted once, as rows; the Textual widget, the first frame and the one-shot report turn them into cells,
+escape codes or plain text. Guarantees that no row exceeds its width, whatever text comes from outside.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from rltop.structs import NamedTuple
 
 
 class Piece(NamedTuple):
-    """A stretch of text with one role; the theme decides what a role looks like."""
+    """A run of text with one role; the theme maps roles to styles."""
 
     text: str
     role: str = "text"
@@ -57,16 +56,14 @@ class TargetKind(enum.StrEnum):
 
 
 POINTED = frozenset({TargetKind.HEAD, TargetKind.BAR})
-"""What a click opens at once, and keys pass over: heads of tables, bars of steps."""
+"""Targets that open on a click and that the selection skips: table heads, step bars."""
 
 
 class Target(NamedTuple):
-    """Where a row leads: the metric's key, the rule's id, the section's name, the run's path.
+    """What a row opens: a metric's key, a rule's id, a section's name, a run's path.
 
-    A head leads to its table sorted by it, see `table.Sorting`; a meaning is a canonical name.
-
-    `step` is the step to go to; of an event or a line, its number in the log. `stream`
-    names the stream of the run that it is in; "" is the main one.
+    For a head it is the table sorted by it, see `table.Sorting`; for a meaning, a canonical name. `step` is the step to
+    go to; for an event or a line, its number in the log. `stream` names the stream of the run; "" is the main one.
     """
 
     kind: TargetKind
@@ -76,7 +73,7 @@ class Target(NamedTuple):
 
 
 class RowLink(NamedTuple):
-    """Cells `start` to `stop` (exclusive) of a row that can be selected."""
+    """Selectable cells of a row, from `start` to `stop` (exclusive)."""
 
     start: int
     stop: int
@@ -84,7 +81,7 @@ class RowLink(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line on the screen and what can be selected in it."""
+    """One line on the screen and its selectable cells."""
 
     line: Line
     links: tuple[RowLink, ...] = ()
@@ -96,20 +93,20 @@ ROLES = (
     "spark", "spark-mark", "baseline", "threshold", "restart", "cursor",
     "stage-0", "stage-1", "stage-2", "stage-3", "stage-4", "stage-5", "stage-6", "stage-7", "other",
 )  # fmt: skip
-"""Every role a piece may have; a theme gives each a style."""
+"""All roles; a theme has a style for each."""
 
 
 ELLIPSIS = "…"
 
 
 _NUMBER_AT_END = regex(r"(?<![\w/.,-])[−+±×@]?\d[\d.,]*$")
-"""A number that is no part of a name."""
+"""A number that is not part of a name."""
 
 
 def clip(text: str, width: int) -> str:
-    """`text` in at most `width` cells; an ellipsis says that something is missing.
+    """Clip `text` to `width` cells; an ellipsis marks the cut.
 
-    No number is cut: one that would stand at the cut, whole or not, is left out.
+    A number at the cut is left out completely, so that none is truncated.
     """
     text = plain(text)
     if cell_width(text) <= width:
@@ -117,7 +114,7 @@ def clip(text: str, width: int) -> str:
     if width <= 0:
         return ""
     if text.isspace():
-        # Nothing is missing behind the last word.
+        # Only blanks are lost, so no ellipsis.
         return text[:width]
     kept = _beginning(text, width - 1)
     return (_NUMBER_AT_END.sub("", kept) if kept[-1:].isdigit() or kept[-1:] in (".", ",") else kept) + ELLIPSIS
@@ -133,7 +130,7 @@ def _beginning(text: str, width: int) -> str:
 
 
 def clip_middle(text: str, width: int) -> str:
-    """`text` in at most `width` cells, its end kept: the end of a key tells most."""
+    """Clip `text` to `width` cells but keep its end, which is the most specific part of a key."""
     text = plain(text)
     if cell_width(text) <= width or width < 8:
         return clip(text, width)
@@ -148,7 +145,7 @@ def clip_middle(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, lines: int) -> list[str]:
-    """`text` broken at blanks into at most `lines` lines of `width` cells."""
+    """Break `text` at blanks into at most `lines` lines of `width` cells."""
     out: list[str] = []
     rest = plain(text).strip()
     while rest and len(out) < lines:
@@ -174,7 +171,7 @@ def _parts_unit(text: str, blank: int) -> bool:
 
 
 class RowBuilder:
-    """Puts one row together from left to right; what does not fit is cut off."""
+    """Assembles one row from left to right; anything beyond its width is clipped."""
 
     __slots__ = ("_glyphs", "_links", "_pieces", "column", "width")
 
@@ -213,7 +210,7 @@ class RowBuilder:
         return self
 
     def whole(self, pieces: Iterable[tuple[str, str]]) -> Self:
-        """Add the first pieces that fit whole."""
+        """Add leading pieces as long as they fit completely."""
         for text, role in pieces:
             if cell_width(text) > self.room:
                 break
@@ -221,7 +218,7 @@ class RowBuilder:
         return self
 
     def to(self, column: int) -> Self:
-        """Go on at `column`; one blank if the text is there already."""
+        """Pad with blanks up to `column`; does nothing if the row is already that long."""
         missing = column - self.column
         return self.add(" " * missing) if missing > 0 else self
 
@@ -235,7 +232,7 @@ class RowBuilder:
         return self.to(self.column + width - cell_width(text)).add(text, role)
 
     def row(self, target: Target | None = None) -> Row:
-        """The finished row; with a target the whole width can be selected."""
+        """The finished row; with a target, its whole width is selectable."""
         links = tuple(self._links)
         if target is not None:
             links = (RowLink(0, self.width, target), *links) if self.width else links
@@ -253,12 +250,12 @@ def text_row(text: str, width: int, glyphs: Glyphs, role: str = "text") -> Row:
 
 
 def text_rows(text: str, width: int, glyphs: Glyphs, role: str = "text", *, lines: int = 3) -> list[Row]:
-    """A text in at most `lines` rows, a cell free on either side."""
+    """A text in at most `lines` rows, with one blank cell on either side."""
     return [text_row(line, width, glyphs, role) for line in wrap(text, max(10, width - 2), lines)]
 
 
 def labelled_rows(label: str, cells: int, text: str, width: int, glyphs: Glyphs, *, lines: int = 6) -> list[Row]:
-    """A text in rows, beside a column of `cells` cells in which its label stands once."""
+    """A text in rows, next to a column of `cells` cells with its label in the first row."""
     rows = []
     for number, line in enumerate(wrap(text, max(10, width - cells - 3), lines)):
         builder = RowBuilder(width, glyphs).add(" ").left("" if number else label, cells, "dim")
@@ -269,7 +266,7 @@ def labelled_rows(label: str, cells: int, text: str, width: int, glyphs: Glyphs,
 def signed_rows(
     sign: str, text: str, role: str, width: int, glyphs: Glyphs, *, lines: int = 3, target: Target | None = None
 ) -> list[Row]:
-    """A text in rows behind a sign, if there is one; each row leads to the target."""
+    """A text in rows after a sign, if there is one; each row leads to the target."""
     front = f" {sign} " if sign else " "
     return [
         RowBuilder(width, glyphs).add(" " * len(front) if number else front, role).add(line, role).row(target)
@@ -278,10 +275,10 @@ def signed_rows(
 
 
 def side_by_side(blocks: Sequence[Sequence[Row]], column: int) -> list[Row]:
-    """Blocks of rows beside each other, one in every `column` cells; what can be selected stays where its text is.
+    """Join blocks of rows side by side, one per `column` cells, with their links.
 
     Args:
-        blocks: no row is wider than that.
+        blocks: no row is wider than `column`.
     """
     rows = []
     for parts in zip_longest(*blocks, fillvalue=Row(())):
@@ -296,7 +293,7 @@ def side_by_side(blocks: Sequence[Sequence[Row]], column: int) -> list[Row]:
 
 
 def with_sign(line: Line, x: int, sign: Callable[[str], str | None], role: str) -> Line:
-    """The line with another sign in its cell `x`: what `sign` makes of the one that stands there, if anything."""
+    """Replace the character in cell `x` by `sign(character)`, unless that is None."""
     pieces, at = list[Piece](), 0
     for text, its_role in line:
         stop = at + cell_width(text)
@@ -311,7 +308,7 @@ def with_sign(line: Line, x: int, sign: Callable[[str], str | None], role: str) 
 
 
 def fill(rows: list[Row], height: int | None) -> list[Row]:
-    """Exactly `height` rows: cut off or filled with empty ones; None leaves them."""
+    """Exactly `height` rows, truncated or padded with empty ones; None returns them unchanged."""
     if height is None:
         return rows
     return rows[:height] + [Row(())] * (height - len(rows))
@@ -326,11 +323,11 @@ def too_small(width: int, height: int, glyphs: Glyphs, least: tuple[int, int]) -
 
 
 def clip_distinct(names: Sequence[str], width: int, cut: Callable[[str, int], str] = clip_middle) -> list[str]:
-    """Names in at most `width` cells each, cut where they are the same as others.
+    """Clip names to `width` cells each so that they stay distinguishable.
 
-    A name that fits stays whole. One that does not keeps its beginning and its end, or what `cut` leaves; where it
-    would look like another name, the part in which the two differ is kept instead. Two names look the same only where
-    `width` is too small for the difference itself.
+    A name that fits stays whole. A longer one keeps its beginning and its end, or what `cut` leaves. If it then looks
+    like another name, it keeps the part in which the two differ. Two names look the same only if `width` is too small
+    for the difference itself.
     """
     return list(_clip_distinct(tuple(names), width, cut))
 
@@ -340,7 +337,7 @@ _ROUNDS = 4
 
 @lru_cache(maxsize=64)
 def _clip_distinct(names: tuple[str, ...], width: int, cut: Callable[[str, int], str]) -> tuple[str, ...]:
-    # The same names are asked for with every paint.
+    # Cached: every paint passes the same names.
     whole = [plain(name) for name in names]
     shown = {name: cut(name, width) for name in whole}
     for _ in range(_ROUNDS):
@@ -358,12 +355,12 @@ def _clip_distinct(names: tuple[str, ...], width: int, cut: Callable[[str, int],
 
 
 _WORD = regex(r"(?:[0-9.]+[eE]-[0-9]+|[^\s/_,:=-])+|.")
-"""A word of a name, or what stands between two; `lr1e-5` is one."""
+"""A word of a name, or a separator; `lr1e-5` is one word."""
 
 
 @lru_cache(maxsize=64)
 def without_shared(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names without the words that all of them begin and end with; an ellipsis stands for these."""
+    """Replace the words that all names begin and end with by an ellipsis."""
     words = [_WORD.findall(plain(name)) for name in names]
     if len(set(names)) < 2:
         return names
@@ -383,7 +380,7 @@ def _ellipsis_for(shared: str) -> str:
 
 
 def clip_shared(names: Sequence[str], width: int, among: Sequence[str] = ()) -> list[str]:
-    """Names in at most `width` cells each: whole if all of them fit, else without what they share."""
+    """Clip names to `width` cells each: whole if all of them fit, else without their shared parts."""
     if all(cell_width(plain(name)) <= width for name in names):
         return [plain(name) for name in names]
     every = tuple(dict.fromkeys(among or names))
@@ -392,16 +389,16 @@ def clip_shared(names: Sequence[str], width: int, among: Sequence[str] = ()) -> 
 
 
 def common_start(texts: Collection[str]) -> str:
-    """What all of the texts begin with: what the first and the last of them in their order do."""
+    """Common prefix of all texts, which is that of the smallest and the largest one."""
     first, last = min(texts), max(texts)
     same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
     return first[:same]
 
 
 def _kept(name: str, start: int, stop: int, width: int) -> str:
-    """A name with its characters `start` to `stop` in view, as far as there is room.
+    """Clip a name but keep its characters `start` to `stop` visible, as far as there is room.
 
-    What is left over goes to the end before the beginning: the end of a key tells most.
+    Remaining room goes to the end first: it is the most specific part of a key.
     """
     if width < 4:
         return clip(name[start:], width)

@@ -1,6 +1,6 @@
-"""Which of the selectable cells is selected, and where the keys move it.
+"""Which of the selectable cells is selected, and how keys move the selection.
 
-Heads of tables and bars of steps are for the mouse, and are passed over. Pure; knows rows and targets, not the screen.
+Table heads and step bars are for the mouse only and are skipped. Pure; knows rows and targets, not the screen.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from rltop.structs import NamedTuple
 
 
 class Spot(NamedTuple):
-    """A selectable stretch and the row it is in."""
+    """A selectable range of cells and its row."""
 
     y: int
     link: RowLink
 
     @property
     def middle(self) -> int:
-        """Twice the middle cell, so that it stays whole."""
+        """Twice the middle cell, which keeps it an integer."""
         return self.link.start + self.link.stop
 
 
 class Selection:
-    """The selected spot; stays on its target when the rows are painted anew."""
+    """The selected spot; stays on its target when the rows are repainted."""
 
     def __init__(self) -> None:
         self._spots: list[Spot] = []
@@ -49,7 +49,7 @@ class Selection:
         return self._spots[0] if self._spots else None
 
     def update(self, rows: Sequence[Row]) -> None:
-        """Find the old target among new rows; else the spot nearest to where it was."""
+        """Find the old target among the new rows, else the spot nearest to its old position."""
         old = self.spot
         self._spots = [
             Spot(y, link) for y, row in enumerate(rows) for link in row.links if link.target.kind not in POINTED
@@ -88,9 +88,9 @@ class Selection:
         return (min(rows) if by > 0 else max(rows)) if rows else None
 
     def vertical(self, rows: int) -> bool:
-        """Move to another row, `rows` down, staying in the column one came from.
+        """Move `rows` down, or up if negative, keeping the original column.
 
-        Moves to the farthest row there is when `rows` goes past it.
+        Moves to the last row if `rows` goes beyond it.
         """
         here = self.spot
         if here is None or not rows:
@@ -109,7 +109,7 @@ class Selection:
         return True
 
     def horizontal(self, by: int) -> bool:
-        """Move within the row; False at its end, where the caller may scroll or pan."""
+        """Move within the row; returns False at its end, where the caller may scroll or pan."""
         if not self.can_move(by):
             return False
         self._at, self._aim = self._at + by, None
@@ -121,9 +121,9 @@ class Selection:
         return here is not None and 0 <= to < len(self._spots) and self._spots[to].y == here.y
 
     def block(self, by: int, rows: Sequence[Row]) -> bool:
-        """Go to the first spot of the next block, after the last one to that of the first; False where there is one.
+        """Go to the first spot of the next block, wrapping around; returns False if there is only one.
 
-        Blocks are parted by lines and blanks, and by titles at the beginning of a row.
+        Blocks are separated by rules, blank rows, and titles at the start of a row.
         """
         here, first = self.spot, dict[int, int]()
         numbers = list(accumulate(_parts_blocks(row) for row in rows))
@@ -168,11 +168,11 @@ _TARGET_TEXTS = {
     TargetKind.GROUP: "group {}",
     TargetKind.SYMPTOM: "symptom {}",
 }
-"""What leads somewhere else than its name says; a name in its place."""
+"""Descriptions of targets that are not simply their name; `{}` is replaced by the name."""
 
 
 def target_text(target: Target | None) -> str:
-    """What Enter would open, in words; a metric by its key, verbatim but harmless."""
+    """What Enter would open, in words; names from outside are escaped."""
     if target is None:
         return ""
     if target.kind in (TargetKind.STEP, TargetKind.BAR):
@@ -185,7 +185,7 @@ def target_text(target: Target | None) -> str:
 
 
 def highlighted(line: Line, link: RowLink) -> Iterator[tuple[str, str, bool]]:
-    """The pieces of a line as text, role and whether they are in `link`, which may reach beyond the text."""
+    """Split a line into (text, role, is in `link`); the link may extend beyond the text."""
     x = 0
     for text, role in line:
         for part, is_lit in _cut(text, link.start - x, link.stop - x):
@@ -215,7 +215,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def matching_rows(rows: Sequence[Row], text: str, more: Callable[[Target], str]) -> list[int]:
-    """Numbers of the rows that have a text; of one that goes on in the next row, the first. Heads have none."""
+    """Indices of the rows that contain `text`; a match across two rows counts for the first. Skips table heads."""
     pattern = _pattern(text)
     texts = ["".join(piece.text for piece in row.line).strip() for row in rows]
     found = []
@@ -230,7 +230,7 @@ def matching_rows(rows: Sequence[Row], text: str, more: Callable[[Target], str])
 
 
 def with_matches(rows: Sequence[Row], text: str, at: int | None) -> Sequence[Row]:
-    """The rows with every match made visible, and those in row `at` more than the others."""
+    """Highlight every match; those in row `at` as the current ones."""
     pattern = _pattern(text)
     return [Row(_marked(row.line, pattern, "cursor" if y == at else "strong"), row.links) for y, row in enumerate(rows)]
 

@@ -1,7 +1,7 @@
-"""Series reduced to the columns of a row of cells: what a sparkline draws.
+"""Sparklines: a series reduced to the columns of a row of cells.
 
-A column has the whole range of its bucket, so that a spike is never lost. Buckets are anchored to steps: one more
-record changes one column, until the row is full and every two columns become one.
+Each column keeps the outliers of its bucket, so no spike is lost. Buckets are anchored to steps: a new record changes
+one column, until the row is full and every two columns are merged.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SPIKE = 2.5
 
 
 class StepWindow(NamedTuple):
-    """A stretch of steps cut into columns: column i covers [start + i·stride, …).
+    """A range of steps divided into columns: column i covers [start + i·stride, …).
 
-    Where columns are drawn apart, `up` and `down` say how far: what is read into column i is drawn at i·up/down.
+    If columns are spread apart, column i is drawn at i·up/down.
     """
 
     start: int
@@ -43,18 +43,18 @@ class StepWindow(NamedTuple):
 
 
 _STRETCHES = ((4, 1), (3, 1), (5, 2), (2, 1), (3, 2), (4, 3), (6, 5))
-"""How far columns are drawn apart where there are fewer of them than there is room, widest first.
+"""Factors by which columns are spread if there are fewer than there is room for, largest first.
 
-Few and fixed, so that a new record seldom moves the whole line.
+Few and fixed, so that a new record rarely moves the whole line.
 """
 
 
 def anchored_window(first: int, last: int, cadence: int, columns: int) -> StepWindow:
-    """The window over a whole run in at most `columns` columns.
+    """A window over the whole run in at most `columns` columns.
 
-    The stride is the cadence times 1, 2, 3, 4, 6, 8, 12 … (powers of two and what lies between them, so that a long
-    line fills two thirds of its place or more) and the start a multiple of the stride: both stay where they are while
-    records come in, and downsampled history divides evenly.
+    The stride is the cadence times 1, 2, 3, 4, 6, 8, 12 … (powers of two and their midpoints, so that a long line fills
+    at least two thirds of its width), and the start is a multiple of the stride. Both are thus stable as records
+    arrive, and downsampled history divides evenly.
     """
     cadence, columns = max(1, cadence), max(2, columns)
     for factor in _strides():
@@ -76,15 +76,15 @@ def _strides() -> Iterator[int]:
 
 
 class SparkData(NamedTuple):
-    """What a sparkline is drawn from: one entry per column.
+    """Input of a sparkline: one entry per column.
 
     Attributes:
-        lows, highs: what is drawn of each column, usually its mean twice; NaN where it has no value.
-        nonfinite: columns that hold a value that was not finite.
-        reference: a threshold or baseline to be drawn behind the line, or None.
+        lows, highs: drawn range of each column, usually its mean twice; NaN without a value.
+        nonfinite: columns with a value that was not finite.
+        reference: a threshold or baseline drawn behind the line, or None.
         newest: column of the newest step; the reference ends there.
-        scale: the least that the line's height stands for, where a range was declared.
-        onset: column of the step from which on the threshold counts.
+        scale: declared range; the vertical axis covers at least this.
+        onset: first column for which the threshold counts.
     """
 
     lows: Sequence[float]
@@ -114,19 +114,19 @@ def spark_data(
     is_floor: bool = False,
     since: int | None = None,
 ) -> SparkData:
-    """Put buckets into the columns of a window, in the unit of the signal.
+    """Map buckets to the columns of a window, in the unit of the signal.
 
     Args:
         buckets: from `Stream.buckets(key, window.stride, window.start, window.stop)`.
-        signal: how raw values are read; None takes them as they are.
+        signal: converts raw values; None leaves them unchanged.
         marks: steps on which the value was not finite.
         restarts: first steps of later segments.
         reference: in the metric's own unit.
         scale: the declared range of the values, in the metric's own unit.
-        since: the step from which on the threshold counts; None is the first.
+        since: the first step for which the threshold counts; None: from the start.
     """
     factor, shift = (signal.scale, signal.shift) if signal is not None else (1.0, 0.0)
-    nan = math.nan  # one and the same, so that equal lines are equal
+    nan = math.nan  # one shared object, so that equal lines compare equal
     rest = [nan] * (window.columns - len(buckets))
     lows = [one.low * factor + shift if one.count else nan for one in buckets] + rest
     highs = [one.high * factor + shift if one.count else nan for one in buckets] + rest
@@ -145,10 +145,10 @@ def spark_data(
 
 
 def _calm(lows: list[float], means: list[float], highs: list[float]) -> tuple[list[float], list[float]]:
-    """Ranges as drawn: the mean, stretched to an extreme that stands out.
+    """Reduce ranges to the mean, extended to an extreme that stands out.
 
-    A bucket of many noisy records would fill its column from top to bottom and hide the trend. An extreme that lies
-    more than `_SPIKE` times as far from its mean as is usual for this line is drawn, so that no spike is lost.
+    The range of many noisy records would fill its column from top to bottom and hide the trend. An extreme is kept if
+    its distance from the mean is more than `_SPIKE` times what is usual for this line, so that no spike is lost.
     """
     above, below = _distances(highs, means), _distances(means, lows)
     up, down = _spike_limit(above), _spike_limit(below)
@@ -169,10 +169,10 @@ def _spike_limit(distances: list[float]) -> float:
 
 
 def fitted(data: SparkData, columns: int) -> SparkData:
-    """The same line in exactly `columns` columns, filling two thirds of them or more.
+    """The same line in exactly `columns` columns, filling at least two thirds of them.
 
-    Columns are merged and anchored to steps as in `anchored_window`; a short line is
-    drawn out instead, up to four columns to a record.
+    Columns are merged and anchored to steps as in `anchored_window`; a short line is stretched, up to four columns per
+    record.
     """
     return _stretched(_merged(data, columns))
 
@@ -203,10 +203,10 @@ def _merged(data: SparkData, columns: int) -> SparkData:
         sums[to] += low / 2 + high / 2
         counts[to] += 1
     means = [total / count if count else nan for total, count in zip(sums, counts, strict=True)]
-    # A sum may be too large for a float.
+    # A sum may overflow.
     means = [low / 2 + high / 2 if math.isinf(m) else m for low, m, high in zip(lows, means, highs, strict=True)]
     calm_lows, calm_highs = _calm(lows, means, highs)
-    # What the axis reaches to is drawn, whether it stands out or not.
+    # The extremes define the axis, so they are drawn even if they do not stand out.
     bottom, top = min(lows, default=nan, key=_last_if_gap), max(highs, default=nan, key=lambda v: -_last_if_gap(-v))
     lows = [bottom if low == bottom else calm for low, calm in zip(lows, calm_lows, strict=True)]
     highs = [top if high == top else calm for high, calm in zip(highs, calm_highs, strict=True)]
@@ -215,13 +215,13 @@ def _merged(data: SparkData, columns: int) -> SparkData:
 
 
 def _moved(data: SparkData, to: Callable[[int], int]) -> SparkData:
-    """What stands in columns, where these have come to stand elsewhere."""
+    """Remap column indices after columns have moved."""
     nonfinite, restarts = frozenset(map(to, data.nonfinite)), frozenset(map(to, data.restarts))
     return data._replace(nonfinite=nonfinite, restarts=restarts, newest=to(data.newest), onset=to(data.onset))
 
 
 def _stretched(data: SparkData) -> SparkData:
-    """The line drawn over more of its place, where its columns fill little of it; the gaps are bridged."""
+    """Stretch a line that fills little of its width; the gaps are bridged when drawn."""
     room = len(data.lows)
     used = min(room, data.newest + 1)
     found = next(((up, down) for up, down in _STRETCHES if (used - 1) * up // down < room), None)
@@ -247,29 +247,29 @@ def _cut(data: SparkData, columns: int) -> SparkData:
 
 
 LEVELS = 8
-"""Dots above each other in two rows of braille."""
+"""Number of dots in the height of two rows of braille."""
 
 _TOP = LEVELS - 1
 _TOP_OF_ROW = 6
-"""The highest level of a line of one row, seven eighths of it: a full block would touch the line above."""
+"""The highest level of a one-row line, seven eighths: a full block would touch the row above."""
 _DOTS = LEVELS // 2
 _LEFT_BITS = (0x40, 0x04, 0x02, 0x01)
 _RIGHT_BITS = (0x80, 0x20, 0x10, 0x08)
 _ASCII_LEVELS = "__..-'''"
 _FLAT_LEVEL = 2
 _CLOSE = 2
-"""Levels by which the two columns of a cell may differ for it to show their middle, and not an extreme."""
+"""Maximum difference of a cell's two columns, in levels, for it to show their middle instead of an extreme."""
 _FLAT = 1e-9
 _SAFE_SMALL, _SAFE_LARGE = 1e-280, 1e290
 _EMPTY = LEVELS * LEVELS
 
 
 class _Heights(NamedTuple):
-    """A line as levels: a code per column, `low * LEVELS + high`, `_EMPTY` without a value.
+    """A line as levels: a code per column, `low * LEVELS + high`, or `_EMPTY` without a value.
 
     Attributes:
         codes: of the columns, not yet joined to their neighbours.
-        reference: level of the reference; None where it is outside.
+        reference: level of the reference; None if it is outside.
         past: per column, whether its value is past the threshold; empty without one.
     """
 
@@ -279,7 +279,7 @@ class _Heights(NamedTuple):
 
 
 def _heights(data: SparkData, top: int) -> _Heights:
-    """The levels of a line between its lowest and its highest value, or the range that was declared; up to `top`."""
+    """Scale a line to levels 0 to `top` between its extremes or the declared range."""
     highs = list(filterfalse(math.isnan, data.highs))
     if not highs:
         return _Heights(bytes([_EMPTY]) * len(data.highs))
@@ -322,7 +322,7 @@ def _rescaled(data: SparkData, size: float) -> SparkData:
 
 
 def _bridged(codes: bytes, breaks: frozenset[int]) -> list[int]:
-    """The codes with a straight line over the columns without a value; never over a restart."""
+    """Bridge columns without a value with a straight line, except across a restart."""
     filled = list(codes)
     if _EMPTY not in codes:
         return filled
@@ -340,9 +340,9 @@ def _bridged(codes: bytes, breaks: frozenset[int]) -> list[int]:
 
 
 def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
-    """Draw one row of len(columns) / 2 cells: in eighth blocks, in ASCII in signs of four heights.
+    """Draw one row of eighth blocks, or of ASCII signs of four heights.
 
-    A baseline is drawn by the colour of what lies below it, a threshold by that of what is past it since the alert.
+    A baseline is shown by colouring the line below it, a threshold by colouring the line past it since the alert.
 
     Returns:
         Pieces of roles spark, spark-mark, restart, threshold or baseline; exactly len(data.lows) // 2 cells wide.
@@ -353,7 +353,6 @@ def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
 
 @lru_cache(maxsize=512)
 def _drawn(heights: _Heights, restarts: frozenset[int], nonfinite: frozenset[int], is_ascii: bool) -> Line:
-    """The line of a sparkline; a new value that moves no level is the same line."""
     glyphs = glyph_set(is_ascii=is_ascii)
     signs = _ASCII_LEVELS if is_ascii else glyphs.columns
     codes, (_, reference, past) = _bridged(heights.codes, restarts), heights
@@ -381,7 +380,7 @@ def _joined_cells(cells: Sequence[tuple[str, str]]) -> Line:
 
 
 def _levels(codes: Sequence[int]) -> Iterator[int | None]:
-    """A level per cell: the middle of its two columns, or what lies farthest from where the line was before."""
+    """A level per cell: the middle of its two columns, or the extreme farthest from the previous level."""
     before: float | None = None
     for left, right in zip(codes[0::2], codes[1::2], strict=False):
         found = _cell(left, right)
@@ -391,7 +390,7 @@ def _levels(codes: Sequence[int]) -> Iterator[int | None]:
         low, high, middle, last = found
         start = before if before is not None else middle
         if high - low <= _CLOSE:
-            # Halves go away from the middle, so that a line reaches its top and its bottom.
+            # Round away from the middle, so that a line reaches its top and its bottom.
             yield int(middle + (0.5 if middle > _TOP_OF_ROW / 2 else 0.49))
         else:
             yield high if high - start >= start - low else low
@@ -400,16 +399,16 @@ def _levels(codes: Sequence[int]) -> Iterator[int | None]:
 
 @lru_cache(maxsize=(_EMPTY + 1) ** 2)
 def _cell(left: int, right: int) -> tuple[int, int, float, int] | None:
-    """Lowest, highest, middle and last level of a cell of two columns; None where neither has a value."""
+    """Lowest, highest, middle and last level of a cell of two columns; None if neither has a value."""
     found = [level for code in (left, right) if code != _EMPTY for level in divmod(code, LEVELS)]
     return (min(found), max(found), sum(found) / len(found), found[-1]) if found else None
 
 
 def tall_sparkline(data: SparkData, glyphs: Glyphs) -> tuple[Line, Line]:
-    """Draw two rows of len(columns) / 2 cells: in braille, the reference dotted where the line leaves cells free.
+    """Draw two rows in braille, with the reference as dots in cells that the line leaves free.
 
     Returns:
-        The upper and the lower row, in the roles and of the width of `sparkline`.
+        The upper and the lower row, with the roles and the width of `sparkline`.
     """
     newest = 0 if data.reference is None else data.newest
     return _drawn_tall(_heights(data, _TOP), data.restarts, data.nonfinite, newest, data.is_threshold, glyphs.is_ascii)
@@ -461,7 +460,7 @@ def _tall_cell(left: int, right: int, lowest: int, *, is_ascii: bool) -> str:
 
 
 def _joined(codes: Sequence[int], breaks: frozenset[int]) -> list[int]:
-    """Columns stretched to touch their neighbours on the left, but for those behind a gap or a restart."""
+    """Extend columns to touch their left neighbours, except after a gap or a restart."""
     joined = list(codes)
     for at in range(1, len(codes)):
         before, code = codes[at - 1], codes[at]
@@ -477,7 +476,7 @@ def _joined(codes: Sequence[int], breaks: frozenset[int]) -> list[int]:
 
 
 def block_bars(values: Sequence[float], glyphs: Glyphs, top: float | None = None) -> str:
-    """One block per value, from zero to the largest (or `top`); a blank is a gap."""
+    """One block per value, from zero to the largest (or `top`); a gap is blank."""
     finite = [value for value in values if not math.isnan(value)]
     ceiling = top if top is not None else max(finite, default=0.0)
     signs = glyphs.columns
@@ -488,7 +487,7 @@ def block_bars(values: Sequence[float], glyphs: Glyphs, top: float | None = None
         elif ceiling <= 0:
             out.append(signs[0])
         else:
-            # What lies far above the ceiling is a full block, however far: the quotient may be infinite.
+            # Clamp: far above the ceiling, the quotient may be infinite.
             share = min(1.0, max(0.0, value / ceiling))
             out.append(signs[min(len(signs) - 1, max(0, int(share * len(signs) - 0.5)))])
     return "".join(out)

@@ -1,7 +1,7 @@
-"""One table for everything that is tabular: columns that never collide, numbers that are never cut.
+"""One table for everything tabular: columns never collide, numbers are never truncated.
 
-Owns how wide each column is, which columns leave where there is no room, and what a
-row and a head lead to. What a cell says is its column's; how a name is cut is `names`'.
+Decides the width of each column, which columns are dropped for lack of room, and what rows and heads link to. The
+column defines the text of its cells; `rows.clip_distinct` clips names.
 """
 
 from __future__ import annotations
@@ -16,39 +16,40 @@ from rltop.structs import NamedTuple
 
 T = TypeVar("T")
 Cell = Line | tuple[str, str]
-"""What stands in a cell: text and its role, or pieces."""
+"""A cell: a text and its role, or pieces."""
 
 
 class Fit(enum.Enum):
-    """What may be done to the cells of a column where there is no room for all of it."""
+    """How a column may shrink."""
 
     NUMBER = enum.auto()
-    """Nothing: it is whole or its column is not there. At the right edge, unless said otherwise."""
+    """Not at all: it is shown whole or its column is dropped. Right-aligned by default."""
     NAME = enum.auto()
-    """Cut where the names of the column are the same, so that what tells them apart stays."""
+    """Clipped so that the names of the column stay distinguishable."""
     TEXT = enum.auto()
-    """Cut at its end."""
+    """Clipped at its end."""
     DRAWN = enum.auto()
-    """Drawn for the cells that there are, when its row is painted and no earlier: lines, bars, remarks."""
+    """Drawn to the available width, only when its row is painted: lines, bars, remarks."""
 
 
 class Column(NamedTuple, Generic[T]):
     """One column.
 
     Attributes:
-        head: what stands above it; of a drawn column perhaps what draws it for its cells.
-        cell: what stands in a row; of a `DRAWN` column it is given the cells too.
-        least: cells without which it leaves. A number has at least as many, so that a longer one moves nothing.
-        most: cells that it takes at the most, 0 for no limit.
-        priority: the column with the highest one leaves first; 0 never leaves and is narrowed instead.
-        is_right: cells stand at the right edge; None is what the kind says.
-        sort: by what the table can be sorted in this column; None where it cannot.
-        wants: cells that a drawn cell would fill; without it the column takes what no other one wants.
-        shorten: names in so many cells, where that is not `cut` of what the cells say.
-        cut: names in so many cells.
-        is_steady: it has `least` cells even where no name or text of it is that long.
-        lines: rows that a text may be wrapped into; only of the last column.
-        likes: cells, more than `least`, for which columns with a higher priority leave.
+        head: its heading; for a drawn column, possibly a function that draws it.
+        cell: the content for a row; for a `DRAWN` column it is also passed the width.
+        least: minimum width; the column is dropped if it does not fit. Numbers are padded to it, so that a longer one
+            moves nothing.
+        most: maximum width, 0 for no limit.
+        priority: the column with the highest one is dropped first; 0 is never dropped but narrowed instead.
+        is_right: right-aligned; None: the default of the kind.
+        sort: sort key of the column; None if the table cannot be sorted by it.
+        wants: preferred width of a drawn cell; without it the column takes all remaining width.
+        shorten: replaces `cut`, given the rows instead of the names.
+        cut: clips the names of the column to a width.
+        is_steady: takes `least` cells even if all its names or texts are shorter.
+        lines: maximum rows that a text wraps into; for the last column only.
+        likes: width above `least` for which columns with a higher priority are dropped.
     """
 
     head: str | Callable[[int], Line]
@@ -73,14 +74,14 @@ class Column(NamedTuple, Generic[T]):
 
 
 class Sorting(NamedTuple):
-    """By which head a table is sorted, and whether the largest come first."""
+    """The head that a table is sorted by, and whether the largest come first."""
 
     head: str
     is_falling: bool = True
 
     @property
     def name(self) -> str:
-        """The order as the target of a head names it; `of` reads it."""
+        """The order as the name of a head's target, which `of` parses."""
         return f"{self.head} {'falling' if self.is_falling else 'rising'}"
 
     @classmethod
@@ -90,14 +91,14 @@ class Sorting(NamedTuple):
 
 
 def sort_items(items: Sequence[T], columns: Sequence[Column[T]], sorting: Sorting | None) -> list[T]:
-    """The rows in the order that was asked for.
+    """Sort the rows of a table.
 
     Args:
-        columns: the columns, of which one has the head that `sorting` names.
-        sorting: the order; None leaves it, and so does a head that no column has.
+        columns: their heads include that of `sorting`.
+        sorting: None, or a head that no column has, leaves the order unchanged.
 
     Returns:
-        The rows, stable; those without a value in the column stand last either way.
+        The rows in stable order; those without a value in the column come last in either direction.
     """
     by = None if sorting is None else next((one.sort for one in columns if one.head == sorting.head), None)
     if by is None or sorting is None:
@@ -118,7 +119,7 @@ def amount(
     priority: int = 0,
     gap: int = 2,
 ) -> Column[T]:
-    """A column of numbers, which the table can be sorted by; `say` writes one."""
+    """A sortable column of numbers; `say` formats one."""
     return Column(
         head, lambda item: (say(value(item)), role), least=least, priority=priority, gap=gap, sort=value
     )  # fmt: skip
@@ -128,17 +129,17 @@ def _order_behind(column: Column[T], sorting: Sorting | None) -> Sorting:
     head = str(column.head)
     if sorting is not None and sorting.head == head:
         return Sorting(head, not sorting.is_falling)
-    # Names are looked for from A to Z; numbers, and what is drawn, from the largest.
+    # Names sort from A to Z; numbers and drawn columns from the largest.
     return Sorting(head, is_falling=column.kind in (Fit.NUMBER, Fit.DRAWN))
 
 
 def heads_of(rows: Sequence[Row]) -> list[Sorting]:
-    """The orders that the heads among some painted rows lead to, from left to right."""
+    """The orders that the heads in some painted rows link to, from left to right."""
     return [Sorting.of(link.target.name) for row in rows for link in row.links if link.target.kind is TargetKind.HEAD]
 
 
 def next_sorting(heads: Sequence[Sorting], sorting: Sorting | None) -> Sorting | None:
-    """The order after this one: by each head from left to right, then as the rows come (None)."""
+    """The next order in the cycle: each head from left to right, then unsorted (None)."""
     names = [one.head for one in heads]
     if sorting is not None and sorting.head not in names:
         return None
@@ -147,7 +148,7 @@ def next_sorting(heads: Sequence[Sorting], sorting: Sorting | None) -> Sorting |
 
 
 class ColumnLayout(NamedTuple):
-    """Which columns there are, and how many cells each has, gap aside."""
+    """The columns that are shown and the width of each, without gaps."""
 
     columns: tuple[int, ...]
     cells: tuple[int, ...]
@@ -159,12 +160,12 @@ class ColumnLayout(NamedTuple):
 def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> ColumnLayout:
     """Divide a width among columns.
 
-    Columns leave, the highest priority first, until what the others need at the least has room; of those that never
-    leave, what is drawn is narrowed first, then texts, then names. What is left over goes to the columns that want
-    more, the narrowest of them first, and at the last to what is drawn.
+    Columns are dropped, highest priority first, until the minimum widths of the others fit. Of those with priority 0,
+    drawn columns are narrowed first, then texts, then names. Remaining width goes to the columns that want more,
+    narrowest first, and finally to drawn ones.
 
     Args:
-        wanted: cells of the widest cell or head of each column; 0 where none of its cells says anything, it leaves.
+        wanted: width of the widest cell or head of each column; a column with 0 has only empty cells and is dropped.
     """
     kept = [one for one in range(len(columns)) if wanted[one]]
     needed = [_needed(each, column) for each, column in zip(wanted, columns, strict=True)]
@@ -173,7 +174,7 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
     spare = width - sum(cells[one] + columns[one].gap for one in kept) + (columns[kept[0]].gap if kept else 0)
 
     def leave(one: int) -> int:
-        """Cells that come free where a column leaves: a gap goes with it, its own or that of the next."""
+        """Drop a column; returns the cells it frees, with a gap: its own or, for the first, the next one's."""
         first = kept[0]
         kept.remove(one)
         gap = columns[one].gap if one != first else columns[kept[0]].gap if kept else 0
@@ -190,7 +191,7 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
     for kind, floor in _NARROWED if spare < 0 else ():
         for one in [one for one in reversed(kept) if columns[one].kind is kind]:
             if spare < 0:
-                # A number has all of its cells or none.
+                # A number keeps all of its cells or none.
                 less = cells[one] if floor is None else min(-spare, max(0, cells[one] - floor))
                 cells[one], spare = cells[one] - less, spare + less
                 spare += 0 if cells[one] else leave(one)
@@ -200,7 +201,7 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
 
 _LEAST_NAME, _LEAST_WRAPPED = 4, 12
 _NARROWED = ((Fit.DRAWN, 0), (Fit.TEXT, 0), (Fit.NAME, _LEAST_NAME), (Fit.NUMBER, None), (Fit.NAME, 0))
-"""What is narrowed where no column may leave, in order, and to how many cells."""
+"""What is narrowed if no more columns can be dropped, in order, and to how many cells."""
 
 
 def _needed(wanted: int, column: Column[T]) -> int:
@@ -214,7 +215,7 @@ def _needed(wanted: int, column: Column[T]) -> int:
 def _share(
     cells: list[int], wanted: Sequence[int], columns: Sequence[Column[T]], kept: Sequence[int], spare: int
 ) -> None:
-    """Give out the cells that are left over: to the narrowest of those that want more, then to what is drawn."""
+    """Distribute spare cells: to the narrowest columns that want more, then to drawn ones."""
     limit = {one: min(wanted[one], columns[one].most or wanted[one]) for one in kept}
     growing = [
         one
@@ -240,11 +241,11 @@ class Table(NamedTuple, Generic[T]):
     """Rows under heads.
 
     Attributes:
-        items: the rows, in order; columns are as wide as all of them need, whichever are painted.
-        target: what a row leads to; None where it leads nowhere.
-        sorting: the order that the heads show; the rows are in it already.
-        is_sortable: heads that can be sorted by lead to the table sorted by them.
-        sign: what stands in front of a row, with its role.
+        items: the rows, in order; column widths suit all of them, whichever are painted.
+        target: what a row links to; None for nothing.
+        sorting: the order shown in the heads; the rows are already sorted.
+        is_sortable: sortable heads link to the table sorted by them.
+        sign: the sign in front of a row, with its role.
     """
 
     columns: Sequence[Column[T]]
@@ -267,10 +268,10 @@ def sorted_table(
 
 
 class _Placed(NamedTuple, Generic[T]):
-    """A column where it stands.
+    """A column with its position.
 
     Attributes:
-        names: its names where they are cut, by the cells that something behind them takes.
+        names: its clipped names, keyed by the width of the rest of the cell behind them; empty if none is clipped.
     """
 
     column: Column[T]
@@ -293,7 +294,7 @@ class _Placed(NamedTuple, Generic[T]):
 
 
 class _Measured(NamedTuple):
-    """The cells of a column, their widths, and how many cells the widest wants; 0 where the column says nothing."""
+    """The cells of a column, their widths, and the width it wants; 0 if all are empty."""
 
     texts: Sequence[Cell] = ()
     widths: Sequence[int] = ()
@@ -301,7 +302,7 @@ class _Measured(NamedTuple):
 
 
 def _measure(table: Table[T], heads: Sequence[str], width: int) -> list[_Measured]:
-    """Ask every column for its cells, but for those that leave whatever they say: most of a narrow screen's."""
+    """Compute the cells of every column, except those that are dropped anyway, which on a narrow screen are most."""
     measured = [_Measured()] * len(table.columns)
     used = 0
     for number in sorted(range(len(table.columns)), key=lambda one: (table.columns[one].priority, one)):
@@ -331,7 +332,7 @@ def _measured(column: Column[T], items: Sequence[T], head: int) -> _Measured:
 
 
 class TablePainter(Generic[T]):
-    """A table laid out for a width; heads and rows are painted one at a time, so that others may stand between."""
+    """A table laid out for a width; heads and rows are painted one at a time, so that other rows can go between."""
 
     def __init__(self, table: Table[T], width: int, glyphs: Glyphs) -> None:
         self._table, self._width, self._glyphs = table, width, glyphs
@@ -353,7 +354,7 @@ class TablePainter(Generic[T]):
             start += cells
 
     def _names(self, column: Column[T], texts: Sequence[Cell], cells: int) -> Mapping[int, Sequence[str]]:
-        """The names of a column as they are cut, by the cells of what stands behind a name and stays whole."""
+        """The clipped names of a column, keyed by the width of the rest of the cell, which stays whole."""
         if column.shorten is not None:
             return {0: column.shorten(self._table.items, cells)}
         names = [each[0] if each and isinstance(each[0], str) else _text(each[:1]) for each in texts]
@@ -368,7 +369,7 @@ class TablePainter(Generic[T]):
         return next(((one.start, one.cells) for one in self._shown if one.column is column), (self._width, 0))
 
     def head(self) -> Row:
-        """The heads; of a table that can be sorted each leads to the table sorted by it."""
+        """The heads; in a sortable table each links to the table sorted by it."""
         table, builder = self._table, RowBuilder(self._width, self._glyphs)
         if table.sign_head:
             builder.add(f" {table.sign_head}", "dim")
@@ -386,7 +387,7 @@ class TablePainter(Generic[T]):
         return self._begun(number).row(self._table.target(self._table.items[number]))
 
     def rows(self, number: int) -> list[Row]:
-        """All rows of an item: what the last column wraps stands in rows below the first."""
+        """All rows of an item: the last column may wrap into further rows."""
         last = self._shown[-1] if self._shown else None
         if last is None or last.column.lines == 1 or last.widths[number] <= last.cells:
             return [self.row(number)]
@@ -420,7 +421,7 @@ class TablePainter(Generic[T]):
 
 
 def paint_table(table: Table[T], width: int, glyphs: Glyphs, *, has_head: bool = True) -> list[Row]:
-    """The head in one row, then those of each item: one, or as many as its wrapped column takes."""
+    """The head row, then the rows of each item."""
     painter = TablePainter(table, width, glyphs)
     rows = [row for number in range(len(table.items)) for row in painter.rows(number)]
     return [painter.head(), *rows] if has_head else rows

@@ -1,7 +1,7 @@
-"""How a role looks, as data: a theme file read, checked and turned into styles.
+"""Theme files, read, validated and converted to styles and SGR codes.
 
-Owns the format of `themes/*.toml` and the translation of a style into SGR codes. Knows nothing of Textual: the early
-paint and the one-shot report use the same palette as the screen.
+Defines the format of `themes/*.toml`. Knows nothing of Textual: the first frame and the one-shot report use the same
+palette as the screen.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ NAMED_COLOURS = (
     "bright-black", "bright-red", "bright-green", "bright-yellow",
     "bright-blue", "bright-magenta", "bright-cyan", "bright-white",
 )  # fmt: skip
-"""The terminal's own sixteen; `default` is its own foreground or background."""
+"""The terminal's own sixteen colours; `default` is its own foreground or background."""
 
 SCREEN_KEYS = ("foreground", "background", "surface", "panel", "primary")
-"""Colours of what is not painted from rows: footer, palette, input, help."""
+"""Colours of everything that is not painted from rows: footer, palette, input, help."""
 
 _HEX = regex(r"#[0-9a-fA-F]{6}")
 
 
 class RoleStyle(NamedTuple):
-    """How text of one role looks; a colour of None is the screen's own."""
+    """Style of one role; a colour of None means that of the screen."""
 
     fg: str | None = None
     bg: str | None = None
@@ -50,10 +50,10 @@ class RoleStyle(NamedTuple):
 
 
 class Palette(Struct):
-    """A theme: a style for every role, and the colours of the rest.
+    """A theme: a style for every role, and the colours of everything else.
 
     Attributes:
-        name: what a person types; the stem of the file.
+        name: what the user types; the stem of the file.
         has_colour: False under NO_COLOR.
     """
 
@@ -73,9 +73,9 @@ class Palette(Struct):
         return self.roles.get(role) or self.roles["text"]
 
     def without_colour(self) -> Palette:
-        """The same palette for NO_COLOR: emphasis stays, colour goes.
+        """The same palette for NO_COLOR: colours are removed, emphasis stays.
 
-        A selection that was only a ground becomes reverse video, or it would be invisible.
+        The selection becomes reverse video: without its background colour it could be invisible.
         """
         selection = self.selection.without_colour()
         return replace(
@@ -92,7 +92,7 @@ def user_folder() -> Path:
 
 
 def find_palettes(extra: Path | None = None) -> dict[str, Path]:
-    """Theme files by name: shipped ones, then a person's own, which win."""
+    """Theme files by name; the user's own replace shipped ones of the same name."""
     found: dict[str, Path] = {}
     for place in (resources.folder("themes"), extra if extra is not None else user_folder()):
         found.update(resources.toml_files(place))
@@ -100,10 +100,10 @@ def find_palettes(extra: Path | None = None) -> dict[str, Path]:
 
 
 def load_palette(name: str, extra: Path | None = None) -> Palette:
-    """The theme called `name`.
+    """Load the theme called `name`.
 
     Raises:
-        ThemeError: there is none of that name, or its file cannot be used.
+        ThemeError: there is none of that name, or its file is invalid.
     """
     found = find_palettes(extra)
     if name not in found:
@@ -114,10 +114,10 @@ def load_palette(name: str, extra: Path | None = None) -> Palette:
 
 
 def read_palette(path: Path) -> Palette:
-    """Read and check one theme file.
+    """Read and validate one theme file.
 
     Raises:
-        ThemeError: naming the file, the key and the remedy.
+        ThemeError: names the file, the key and the remedy.
     """
     try:
         document = resources.read_toml(path)
@@ -127,7 +127,7 @@ def read_palette(path: Path) -> Palette:
 
 
 class _Reader:
-    """One pass over one document; every complaint names file and key."""
+    """Validates one document; every error names file and key."""
 
     def __init__(self, path: Path, document: Mapping[str, Any]) -> None:
         self._path = path
@@ -191,7 +191,7 @@ class _Reader:
 
 
 class Look(NamedTuple):
-    """What is switched on in a terminal: attribute codes, and the codes of both colours (empty: its own)."""
+    """Active SGR attribute codes and colour codes; an empty colour is the terminal's own."""
 
     attributes: frozenset[str] = frozenset()
     foreground: str = ""
@@ -199,19 +199,19 @@ class Look(NamedTuple):
 
     @lru_cache(maxsize=4096)  # noqa: B019 - looks are values, and few
     def after(self, old: Look) -> str:
-        """The shortest escape code that leads here from another look; empty from this one."""
+        """The shortest escape code that switches to this look from `old`; empty if they are equal."""
         if self == old:
             return ""
         gone = old.attributes - self.attributes
         off = {_OFF.get(each, "") for each in gone}
         anew = ";".join(["0", *self._changes(PLAIN)])
-        # What ends one of them may end another, too, which then begins again.
+        # A code that ends one attribute may end another as well, which must be set again.
         kept = Look(frozenset([each for each in old.attributes if _OFF.get(each) not in off]), *old[1:])
         added = ";".join([*sorted(off), *self._changes(kept)])
         return f"\x1b[{anew if '' in off else min(added, anew, key=len)}m"
 
     def of_blanks(self, old: Look) -> Look:
-        """The look for blanks behind another one: of them only the ground shows, unless they are underlined or so."""
+        """The look for blanks after another one: only the background matters, unless e.g. an underline is visible."""
         is_seen = not (self.attributes <= _OF_LETTERS and old.attributes <= _OF_LETTERS)
         return self if is_seen else old._replace(background=self.background)
 
@@ -225,16 +225,16 @@ class Look(NamedTuple):
 
 
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27"}
-"""What ends an attribute alone; any other is ended with all of them."""
+"""Code that ends a single attribute; other attributes need a full reset."""
 _OF_LETTERS = frozenset("123")
 PLAIN = Look()
 
 
 def look_of(style: RoleStyle, palette: Palette, has_truecolour: bool = True) -> Look:
-    """A style in a terminal's codes.
+    """Convert a style to terminal codes.
 
     Args:
-        has_truecolour: 24-bit colours may be sent; otherwise the 256-colour cube.
+        has_truecolour: the terminal supports 24-bit colours; otherwise the 256-colour palette is used.
     """
     flags = ((style.bold, "1"), (style.dim, "2"), (style.italic, "3"), (style.underline, "4"), (style.reverse, "7"))
     foreground = background = ""
@@ -245,7 +245,7 @@ def look_of(style: RoleStyle, palette: Palette, has_truecolour: bool = True) -> 
 
 
 def _colour_code(colour: str, base: int, has_truecolour: bool) -> str:
-    """SGR parameters of a colour; `base` is 30 for the text, 40 for the ground."""
+    """SGR parameters of a colour; `base` is 30 for the foreground, 40 for the background."""
     if colour == "default":
         return ""
     if colour in NAMED_COLOURS:
@@ -258,7 +258,7 @@ def _colour_code(colour: str, base: int, has_truecolour: bool) -> str:
 
 
 def _cube_index(red: int, green: int, blue: int) -> int:
-    """The nearest of xterm's 256 colours: the 6×6×6 cube or the 24 greys."""
+    """The nearest of xterm's 256 colours: from the 6×6×6 cube or the 24 greys."""
     levels = (0, 95, 135, 175, 215, 255)
     near = [min(range(6), key=lambda i, v=value: abs(levels[i] - v)) for value in (red, green, blue)]  # type: ignore[misc]
     cube = [levels[i] for i in near]
