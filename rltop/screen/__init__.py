@@ -1,1 +1,1 @@
-"""Between the terminal and Textual: the guard of the terminal, the first frame, keys, and the cells that are sent."""
+"""Between the terminal and Textual: terminal state, first frame, key bindings, and partial screen updates."""

@@ -1,6 +1,6 @@
-"""The key table as Textual's bindings, and what of it holds under a keymap.
+"""The key table as Textual bindings, and the effective keys under a keymap.
 
-Every text that names a key asks `key_names`.
+All texts that mention a key use `key_names`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from textual.screen import Screen
 from rltop.rows.keys import KEYS, Key, KeyNames, Scope
 
 _OF_TEXTUAL = frozenset({Scope.EVERYWHERE, Scope.LIST, Scope.MATCHES, Scope.FILTER, Scope.MARKS, Scope.OVERLAY})
-"""Groups whose actions are methods of the application or a widget; those of the others are the page's."""
+"""Groups with actions that are methods of the application or a widget; other groups belong to the page."""
 
 
 def action_of(key: Key) -> str:
@@ -45,7 +45,7 @@ def _bindings() -> Mapping[Scope, tuple[Binding, ...]]:
 
 
 BINDINGS: Mapping[Scope, tuple[Binding, ...]] = _bindings()
-"""The table, for widgets and screens."""
+"""The bindings for widgets and screens."""
 
 
 def binding_ids() -> frozenset[str]:
@@ -53,18 +53,18 @@ def binding_ids() -> frozenset[str]:
 
 
 _SPELLING = {"enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "backspace": "Backspace"}
-"""What Textual calls otherwise than a person does."""
+"""Keys that Textual names differently from their labels."""
 
 
 def spell(keys: str) -> list[str]:
-    """Keys as a person reads them, from Textual's comma-separated names."""
+    """Labels for Textual's comma-separated key names."""
     return [_spell(key) for key in keys.split(",")]
 
 
 def _spell(key: str) -> str:
     *modifiers, name = key.split("+")
     shown = _SPELLING.get(name) or format_key(name)
-    # f2, tab, delete: what is written on the key begins with a capital; a letter is what it types.
+    # Labels of named keys (f2, tab, delete) are capitalised; a letter is shown as typed.
     shown = shown[0].upper() + shown[1:] if len(shown) > 1 and shown.isascii() else shown
     return "-".join([*(modifier.capitalize() for modifier in modifiers), shown])
 
@@ -72,20 +72,20 @@ def _spell(key: str) -> str:
 _FIRST = frozenset(binding.id for where in (Scope.EVERYWHERE, Scope.LIST) for binding in BINDINGS[where])
 
 _TEXTUALS = tuple(one for one in Screen.BINDINGS if isinstance(one, Binding))
-"""What every page has from Textual, Tab for one; it has no ids."""
+"""Bindings of Textual's own screens, such as Tab; they have no ids."""
 
 _YIELDING = frozenset({"back", "live-end", "left", "right", "match-after", "match-before"})
-"""Bindings that leave their key to the next one whenever they have nothing to do."""
+"""Bindings that pass their key on to the next one if they have nothing to do."""
 
 
 def key_names(keymap: Mapping[str, str], page: Iterable[Scope] = (), *, is_typing: bool = False) -> KeyNames:
-    """What reaches each action under a keymap, on a page with keys of its own.
+    """The keys that reach each action under a keymap, on a page with its own keys.
 
-    A key goes to what has it first: the list, then the page, then the application. An action whose keys have all gone
-    to others has none; nor has one, while somebody is typing, whose keys are letters.
+    A key goes to its first handler: the list, then the page, then the application. An action has no keys if all of its
+    keys go to others, or, while the user is typing, if they are printable characters.
 
     Args:
-        page: the groups of the table that the page has for itself.
+        page: the groups of the table that the page handles.
     """
     return _key_names(tuple(keymap.items()), tuple(page), is_typing)
 
@@ -96,11 +96,10 @@ def _key_names(keymap: tuple[tuple[str, str], ...], page: tuple[Scope, ...], is_
     board, everywhere = BINDINGS[Scope.LIST], BINDINGS[Scope.EVERYWHERE]
     found: dict[str, tuple[str, ...]] = {}
     for where, bindings in BINDINGS.items():
-        # The list is not there while one types.
+        # A filter hides the list.
         chain = (bindings,) if where is Scope.FILTER else (board, (*_TEXTUALS, *bindings))
         found |= _reaching(settled, *chain)
-    # Last, so that what holds on the page itself wins.
-    # A filter's keys hold in the filter, where the list is not.
+    # Last, so that the page's own keys take precedence. Those of a filter apply only in the filter.
     own = [binding for where in page if where not in {Scope.MATCHES, Scope.FILTER} for binding in BINDINGS[where]]
     found |= _reaching(settled, BINDINGS[Scope.MATCHES], board, (*_TEXTUALS, *own), everywhere)
     told = {id: [key for key in keys if not (is_typing and types(key))] for id, keys in found.items() if id}
@@ -119,9 +118,9 @@ def with_alt(keymap: Mapping[str, str]) -> frozenset[str]:
 
 
 def normal_keymap(keymap: Mapping[str, str]) -> Mapping[str, str]:
-    """A keymap with every key by its name, `question_mark` for `?`, and what is left to actions that it takes keys of.
+    """Resolve a keymap: canonical key names (`question_mark` for `?`), and the remaining keys of affected actions.
 
-    An action that somebody gave no keys to keeps at least one of its own: only keys that it has besides are taken.
+    An action without an entry keeps at least one of its default keys: a key is taken from it only if it has others.
     """
     every = {id: [key for key in keys.split(",") if key.strip()] for id, keys in keymap.items()}
     given = {
@@ -140,7 +139,7 @@ def normal_keymap(keymap: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _goes_before(given: str, id: str, where: Scope) -> bool:
-    """Whether a key that was given to one action is taken from another: wherever both would be reached by it."""
+    """Whether a key assigned to one action is removed from another: if it would reach both of them."""
     return given in _FIRST or (where is Scope.LIST and id not in _YIELDING)
 
 

@@ -1,10 +1,10 @@
-"""A driver of Textual's that leaves the terminal to the guard, and how often the screen follows new data.
+"""A Textual driver that leaves the terminal state to the guard, and the refresh rate of the screen.
 
-The first change is drawn at once. After it, never more often than was asked for, never so often that drawing takes more
-than a share of the time, and never before the terminal has shown the last picture, where the terminal tells.
+The first change is drawn at once. Later ones are limited by the configured rate, by a share of processor time, and, if
+the terminal reports it, by the previous picture having arrived.
 
-With `textual_shim` one of the two places that touch what Textual does not document.
-Written against Textual 8.2; `driver_for` says what it leans on.
+Together with `textual_shim` the only place that uses undocumented parts of Textual. Written for Textual 8.2;
+`GuardedDriver` lists what it relies on.
 """
 
 from __future__ import annotations
@@ -35,48 +35,48 @@ from rltop.screen.textual_shim import PatchedApp
 
 MOST_HZ = 4.0
 MULTIPLEXER_HZ = 2.0
-"""Inside tmux and its like nobody tells how fast the link to the person is."""
+"""Inside tmux and the like, the speed of the link to the user is unknown."""
 
 IDLE_GAP = 15.0
-"""After a picture, this many times its processor time is left to others: the login node has two hundred users."""
+"""Idle time after a picture, as a multiple of its processor time: a login node has two hundred users."""
 
 LEAST_GAP, PATIENT_S = 8.0, 0.5
-"""So many times are enough where a row would wait for longer than so many seconds, as on a busy machine."""
+"""The smaller multiple that applies if the idle time would exceed this many seconds, as on a busy machine."""
 
 _COSTS = 3
-"""Pictures that are remembered by what they took; the cheapest of them counts."""
+"""Number of recent pictures with a known cost; the cheapest one counts."""
 
 LOADING_S = 1.0
-"""While history is read, reading it is worth more than showing how far it has come."""
+"""While history is being read, reading matters more than frequent progress updates."""
 
 QUERY = "\x1b[?2026$p"
-"""Asks the terminal whether it knows synchronised output. It answers when it has drawn all that came before."""
+"""Queries support for synchronised output. The terminal answers after drawing everything before it."""
 
 PATIENCE_S = 3.0
-"""An answer that takes longer is not waited for."""
+"""A later answer is not waited for."""
 
 MISSES = 2
-"""So many missing answers in a row, and the terminal is not asked again."""
+"""After this many missing answers in a row the terminal is not queried again."""
 
 LAST_ANSWER_S = 0.25
-"""How long leaving waits for an answer under way, which would otherwise be typed into the shell."""
+"""How long leaving waits for a pending answer, which the shell would otherwise receive as input."""
 
 _MULTIPLEXERS = ("TMUX", "STY", "ZELLIJ")
 
 
 def is_multiplexed(environment: Mapping[str, str]) -> bool:
-    """Whether tmux, screen or zellij lies between the program and the terminal."""
+    """Whether tmux, screen or zellij runs between the program and the terminal."""
     return any(environment.get(name) for name in _MULTIPLEXERS)
 
 
 class LinkPing:
-    """Finds out when a picture has arrived: a question after it, answered in order.
+    """Detects when a picture has arrived, by a query after it that the terminal answers in order.
 
-    `answered` may be called from any thread; everything else is the event loop's.
+    `answered` may be called from any thread; everything else runs on the event loop.
     """
 
     def __init__(self, clock: Clock, *, is_on: bool = True) -> None:
-        """Asks nothing before the terminal has answered once by itself."""
+        """Sends no query until the terminal has answered Textual's own."""
         self._clock = clock
         self._is_on = is_on
         self._is_able = False
@@ -87,7 +87,7 @@ class LinkPing:
         self._is_settled.set()
 
     def listen(self, wake: Callable[[], None] | None) -> None:
-        """Call `wake` when an answer has come, from whatever thread sees it."""
+        """Register `wake` to be called on each answer, from the thread that reads it."""
         self._wake = wake
 
     def answered(self) -> None:
@@ -106,7 +106,7 @@ class LinkPing:
 
     @property
     def is_clear(self) -> bool:
-        """Nothing that was sent is known to be still on its way."""
+        """Nothing that was sent is known to be still in transit."""
         asked_s = self._asked_s
         if asked_s is None:
             return True
@@ -122,7 +122,7 @@ class LinkPing:
 
 
 class Pace:
-    """When the next picture of new data may be drawn."""
+    """Decides when the next picture of new data may be drawn."""
 
     def __init__(self, clock: Clock, hz: float, ping: LinkPing, *, is_multiplexed: bool = False) -> None:
         self._clock = clock
@@ -134,12 +134,12 @@ class Pace:
         self._costs_s: deque[float] = deque(maxlen=_COSTS)
 
     def limit(self, hz: float) -> None:
-        """At most `hz` pictures a second, from 1 to `MOST_HZ`; inside a multiplexer at most `MULTIPLEXER_HZ`."""
+        """Allow at most `hz` pictures a second, from 1 to `MOST_HZ`; in a multiplexer at most `MULTIPLEXER_HZ`."""
         self._least_s = 1.0 / min(self._most_hz, max(1.0, hz))
 
     def wait_s(self, *, is_loading: bool = False) -> float:
-        """How long new data must wait; 0 where they may be drawn now, infinite where an answer will say."""
-        # One picture may have taken longer for a reason of its own, such as a collection of garbage.
+        """Seconds until new data may be drawn; 0 for now, infinite if an answer of the terminal decides."""
+        # The minimum ignores outliers such as a garbage collection.
         cost_s = min(self._costs_s, default=0.0)
         idle_s = min(IDLE_GAP * cost_s, max(PATIENT_S, LEAST_GAP * cost_s))
         gap_s = max(self._least_s, idle_s, LOADING_S if is_loading else 0.0)
@@ -154,9 +154,9 @@ class Pace:
         self._costs_s.append(0.0)
 
     def end(self) -> None:
-        """It is done: what the last ones took decides when the next one may come.
+        """Record the cost of the picture, which determines when the next one may come.
 
-        To be called once more when it has been sent, which is the smaller part of its cost.
+        Call it again once the picture has been sent, which is the smaller part of its cost.
         """
         if self._costs_s:
             self._costs_s[-1] = self._clock.worked() - self._began_s
@@ -168,14 +168,15 @@ _FLUSH_CHARACTERS = 1 << 16
 
 _ESCAPE = "\x1b"
 _INTRODUCERS = frozenset({_ESCAPE, "[", "O", "]", "P", "_", "^", "X"})
-"""What makes a sequence of what follows an escape (ECMA-48: CSI, SS3, OSC, DCS, APC, PM, SOS)."""
+"""Characters that turn a preceding escape into a sequence (ECMA-48: CSI, SS3, OSC, DCS, APC, PM, SOS)."""
 _TWO_KEYS = frozenset({"\x1b[", "\x1bO"})
 _IN_A_FIELD = frozenset({"b", "f", "\x7f", "\t"})
-"""What Alt makes of these in a text field: a word back, a word on, a word deleted; and Shift-Tab."""
+"""Keys with an Alt binding in text fields: word left, word right, delete word; and Shift-Tab."""
 
 _KEYS_S, _CALM_S = 0.1, 1.0
-"""How often whoever reads keys looks whether an escape has stood alone for long enough; and where none stands, whether
-it is to end, of which it is told as well."""
+"""How often the key thread checks whether a lone escape has timed out, and, if none is pending, whether to end (of
+which it is notified as well).
+"""
 
 _BLOCK_BYTES = 4096
 
@@ -183,8 +184,8 @@ _BLOCK_BYTES = 4096
 class _Outlet:
     """The file that Textual's writer thread writes to: the guard's terminal.
 
-    Textual writes to standard error, which may be a log file, and its writer thread dies of the first error, after
-    which the full queue blocks the event loop. The guard does neither, and stops writing the moment it has restored.
+    Textual writes to standard error, which may be a log file. Its writer thread dies on the first error, and the full
+    queue then blocks the event loop. The guard does neither, and stops writing once it has restored the terminal.
     """
 
     def __init__(self, guard: TerminalGuard) -> None:
@@ -208,20 +209,20 @@ class _Outlet:
 
 
 _BACKGROUND = "\x1b]11;?\x1b\\"
-"""Asks a terminal for its background (xterm's control sequences, OSC 11)."""
+"""Queries the terminal for its background colour (xterm control sequences, OSC 11)."""
 _REPLY = "]11;rgb"
 _CHANNELS = regex(r"11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})", re.IGNORECASE)
 _MOST_REPLY = 64
 _REPLY_S = 2.0
-"""How long the rest of a reply may be late whose first two characters could be keys as well."""
+"""How long to wait for the rest of a reply if its first two characters could also be keys."""
 _NO_REPORT = "[?0;0$y"
-"""Ends an escape sequence that has begun, and means nothing: the report of a mode that there is not."""
+"""Completes a started escape sequence without effect: a report on a mode that does not exist."""
 _LUMA = (0.299, 0.587, 0.114)
-"""What red, green and blue add to how light a colour looks (ITU-R BT.601)."""
+"""Weights of red, green and blue in perceived lightness (ITU-R BT.601)."""
 
 
 class TerminalBackground(Message):
-    """The terminal has said what its background is."""
+    """The terminal's reply about its background colour."""
 
     def __init__(self, is_light: bool) -> None:
         super().__init__()
@@ -237,14 +238,14 @@ def _background_of(reply: str) -> TerminalBackground | None:
 
 
 class KeyParser(XTermParser):
-    """Reads keys; a key right behind Escape is that key, not one with Alt, unless that means something.
+    """Parses keys; a key right after Escape is a separate key, unless it is bound with Alt.
 
-    A terminal sends the same bytes for both. Textual waits a tenth of a second and then takes them for one key, which
-    nothing is bound to: Escape and `q` typed one after the other would both be lost.
+    A terminal sends the same bytes for both. Textual takes bytes within a tenth of a second for one key, which has no
+    binding: Escape and `q` typed in quick succession would both be lost.
 
-    The reply to a question for the background is no keys either, however late it comes and in however many parts.
+    The reply to the background query is filtered out as well, however late it is and however it is split.
 
-    Leans on: `tick` ends the wait for the rest of an escape sequence when `_timeout_time` is over, and
+    Relies on: `tick` ends the wait for the rest of an escape sequence once `_timeout_time` has passed, and
     `_sequence_to_key_events` names the key of a character.
     """
 
@@ -266,7 +267,7 @@ class KeyParser(XTermParser):
             if self._reply or (self.awaits_reply and character == _REPLY[0]):
                 yield from self._take_reply(character)
                 continue
-            # What comes by itself behind an escape has been typed behind it.
+            # A character that arrives separately after an escape was typed after it.
             is_alone = character not in _INTRODUCERS and not (i > 0 and character in self._whole)
             if self._is_escaped and is_alone and self._timeout_time is not None:
                 self._timeout_time = 0.0
@@ -276,10 +277,10 @@ class KeyParser(XTermParser):
             yield from super().feed(character)
 
     def _take_reply(self, character: str) -> Iterator[Message]:
-        """A character of the reply; what turns out to be none goes where it would have gone."""
+        """Handle a character of the reply; if it turns out not to be one, it is parsed as keys."""
         if not self._reply:
             self._replies_since_s = get_time()
-            # An escape that has waited for long has become a key before this came.
+            # An escape that timed out has already become a key.
             self._has_begun, self._timeout_time = self._timeout_time is not None and self._is_escaped, None
         self._reply += character
         length = len(self._reply)
@@ -300,13 +301,13 @@ class KeyParser(XTermParser):
 
     @property
     def is_waiting(self) -> bool:
-        """May what has come be over by time alone?"""
+        """Whether pending input may be completed by a timeout."""
         return bool(self._reply) or self._timeout_time is not None
 
     def tick(self) -> Iterator[Message]:
-        """What has come to an end by itself: an escape, or the beginning of a sequence that was two keys."""
+        """Emit input that a timeout has completed: an escape, or two keys that looked like the start of a sequence."""
         if self._reply:
-            # The beginning of the reply may be keys as well; the rest of it is waited for.
+            # The beginning of the reply may also be keys, so wait for the rest.
             patience_s = _REPLY_S if self._has_begun else _KEYS_S
             if len(self._reply) < 4 and get_time() - self._replies_since_s > patience_s:
                 yield from self._give_back()
@@ -318,27 +319,26 @@ class KeyParser(XTermParser):
 
 
 class GuardedDriver(LinuxDriver):
-    """A driver that draws on the alternate screen which a guard already shows.
+    """A driver that draws on the alternate screen that a guard has already set up.
 
-    Leans on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes `_file`, `fileno` and `input_tty`,
+    Relies on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes `_file`, `fileno` and `input_tty`,
     its methods `_get_terminal_size` and `run_input_thread`, which parses keys with `XTermParser` on a thread of its own
-    until `exit_event` is set, and the fact that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`.
-    Also on `process_message`, which sees on its own thread every key and the message
-    `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, on `_app`, and on `disable_input`, after
-    which nobody reads such an answer: it joins `_key_thread`, and throws away what is typed behind that. Also on the
-    `_queue` of `_writer_thread`, which holds 30 writes, after which the event loop would wait.
-    Also on `suspend_application_mode` and `resume_application_mode`, which end and begin both threads, and on
-    `attrs_before`, the settings that it would restore. Its own answers to SIGTSTP and SIGCONT, set when it is made, end
-    in an empty screen, and in a second thread that reads keys where nobody announced the stop. What was typed before it
-    came is put before what its input thread reads. Entering a second time would clear the early frame and, in some
-    terminals, overwrite the saved cursor; leaving is the guard's, so that it comes last.
+    until `exit_event` is set, and on screens being switched by writing exactly `CSI ?1049h` and `CSI ?1049l`.
+    On `process_message`, which receives on that thread every key and a `TerminalSupportsSynchronizedOutput` for each
+    answer to `CSI ?2026$p`; on `_app`; on `disable_input`, after which no such answer is read: it joins `_key_thread`
+    and discards later input; on the `_queue` of `_writer_thread`, which blocks the event loop after 30 pending writes.
+    On `suspend_application_mode` and `resume_application_mode`, which stop and start both threads, and on
+    `attrs_before`, the settings that it would restore. Its own handlers of SIGTSTP and SIGCONT, installed on creation,
+    would leave an empty screen, and start a second key thread after an unannounced stop. Keys typed before it started
+    are parsed before those of its input thread. Entering the alternate screen a second time would clear the first frame
+    and, in some terminals, overwrite the saved cursor; the guard leaves it, so that this comes last.
     """
 
     guard: ClassVar[TerminalGuard]
     ping: ClassVar[LinkPing]
     with_alt: ClassVar[Collection[str]] = ()
     title = ""
-    """What sets the title of the window."""
+    """Escape sequence that sets the window title."""
     _keeps_keys = False
     _typed = b""
     _parser: KeyParser | None = None
@@ -360,13 +360,13 @@ class GuardedDriver(LinuxDriver):
         return self.guard.size
 
     def ask_background(self) -> None:
-        """Ask what the background is; the application is sent a `TerminalBackground` if the terminal answers."""
+        """Query the background colour; a terminal that answers causes a `TerminalBackground` message."""
         if self._parser is not None:
             self._parser.awaits_reply = True
             self.write(_BACKGROUND)
 
     def use(self, with_alt: Collection[str], *, has_mouse: bool) -> None:
-        """Read keys with Alt, and the mouse, by other settings; `_mouse` says whether it is asked for."""
+        """Apply changed settings for keys with Alt and for the mouse; `_mouse` is the current state."""
         self.with_alt = with_alt  # type: ignore[misc]
         if self._parser is not None:
             self._parser.use(with_alt)
@@ -376,29 +376,29 @@ class GuardedDriver(LinuxDriver):
             self._enable_mouse_support()
 
     def write(self, data: str) -> None:
-        """Send all but what would switch screens: that is the guard's."""
+        """Write everything except switches of the alternate screen, which are the guard's."""
         if data not in _ALTERNATE_SCREEN:
             super().write(data)
 
     def start_application_mode(self) -> None:
-        """Take over the screen of the early frame, and what was typed on it."""
+        """Take over the screen with the first frame, and the keys typed so far."""
         self.guard.enter()
         self._typed = self.guard.hand_over()
         super().start_application_mode()  # type: ignore[no-untyped-call]
         if self._writer_thread is not None:
-            # While the terminal reads nothing, keys go on being answered: that of leaving above all.
+            # Unbounded, so that keys are still handled while the terminal reads nothing, above all the one to quit.
             self._writer_thread._queue.maxsize = 0
         self.attrs_before = None
         if self.title:
-            # After a stop: the guard has put back the title from before.
+            # After a stop: the guard had restored the previous title.
             self.write(self.title)
 
     def stop_job(self) -> None:
-        """Give the terminal back and stop; when the job goes on, take it again."""
+        """Restore the terminal and stop the job; take over again when it continues."""
         self._go_on_after(self.guard.signals.stop_job)
 
     def draw_again(self) -> None:
-        """Take a terminal again that somebody else has used meanwhile: every mode, and every cell."""
+        """Take over a terminal that another program has used meanwhile: set every mode, redraw every cell."""
         self._keeps_keys = True
         try:
             self._go_on_after(lambda: None)
@@ -407,7 +407,7 @@ class GuardedDriver(LinuxDriver):
 
     def _go_on_after(self, stop: Callable[[], None]) -> None:
         if not self._app._running:
-            # About to end, or not begun: there is nothing to stop or to draw again.
+            # Ending or not started: nothing to suspend or redraw.
             return
         self.suspend_application_mode()
         stop()
@@ -415,13 +415,13 @@ class GuardedDriver(LinuxDriver):
         self._app.refresh(layout=True)
 
     def run_input_thread(self) -> None:
-        """Read keys, those first that were typed before; bytes that are no text cost themselves alone."""
+        """Read keys, starting with those typed earlier; invalid bytes affect only themselves."""
         parser = self._parser = KeyParser(self.with_alt)
         decode = getincrementaldecoder("utf-8")("replace").decode
         for message in parser.feed(decode(self._typed)):
             self.process_message(message)
         with contextlib.suppress(BlockingIOError):
-            os.read(self._told_to_end, _BLOCK_BYTES)  # what told the thread before
+            os.read(self._told_to_end, _BLOCK_BYTES)  # a previous wake-up of the thread
         is_told = False
         while True:
             is_last = is_told or self.exit_event.is_set()
@@ -447,7 +447,7 @@ class GuardedDriver(LinuxDriver):
         super().process_message(message)
 
     def disable_input(self) -> None:
-        """Wait for the last answer of the terminal: nobody reads it later."""
+        """Wait for the terminal's last answer, as none is read later."""
         self.guard.hurry()
         self.ping.settle()
         os.write(self._tells_to_end, b"\0")
@@ -461,8 +461,8 @@ class GuardedDriver(LinuxDriver):
         super().disable_input()
 
     def close(self) -> None:
-        """End the writer thread, then give the terminal back."""
-        # The writer thread has been joined when this returns; a traceback is printed after it, on the main screen.
+        """End the writer thread, then restore the terminal."""
+        # This joins the writer thread; a traceback is printed afterwards, on the main screen.
         super().close()
         self.guard.restore(keeps_keys=self._keeps_keys)
 

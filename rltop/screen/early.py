@@ -1,10 +1,10 @@
 """The first frame, on the screen before Textual is imported.
 
-Importing Textual takes longer than reading the newest rows, so the rows are written as plain escape codes into the
+Importing Textual takes longer than reading the newest rows, so the rows are written as plain escape codes to the
 alternate screen that Textual then takes over. Knows rows and palettes; must not import Textual.
 
-Until Textual is there, which takes long where the disk is far away, `q` quits. What is typed is only looked at here:
-all of it is handed on to Textual. A key that may change what `q` means after it ends the looking.
+Until Textual is loaded, which takes long on a slow disk, `q` quits. Keys are only inspected here: all of them are
+passed on to Textual. The first key after which `q` could have another meaning ends the inspection.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from rltop.rows.themes import PLAIN, Look, Palette, look_of
 from rltop.screen.guard import TerminalGuard
 
 READING_S = 0.1
-"""A read that takes longer is said to be under way."""
+"""Show "reading …" if a read takes longer."""
 
 DEADLINE_S = 0.5
-"""A read that takes longer is not waited for: Textual, which would slow it down, is imported meanwhile."""
+"""Wait no longer than this for a read before importing Textual, which slows it down."""
 
 READING = Row((Piece(" reading …", "dim"),))
 
 QUIT = b"q"
 KEYS = " q quits"
-"""What is offered while Textual is not there."""
+"""Shown until Textual is loaded."""
 HARMLESS = frozenset({b"j", b"k", b"\x1b[A", b"\x1b[B", b"\x1bOA", b"\x1bOB"})
-"""What terminals send for the keys up and down: impatient people press them, and `q` means the same after them."""
+"""Codes of the keys up and down: impatient users press them, and `q` keeps its meaning after them."""
 
 _BINDINGS = frozenset({"quit", "up", "down"})
-"""What these keys do, as a keymap calls it, which may give them other keys."""
+"""Keymap names of the actions of these keys, which a keymap may move to other keys."""
 
 _NAMES = frozenset({"q", "j", "k", "up", "down"})
-"""What the keys are called there, where they may be given to something else."""
+"""Keymap names of these keys, which a keymap may assign to other actions."""
 
 _ESCAPE = b"\x1b"
 
@@ -54,15 +54,18 @@ def paint_early(
     takes_keys: bool = True,
     deadline_s: float = DEADLINE_S,
 ) -> bool:
-    """Draw what `build` makes of the terminal's size; at first "reading …" if that takes long.
+    """Draw the rows from `build` for the terminal's size, or first "reading …" if that takes long.
 
-    `build(width, height)` runs in a daemon thread that is not waited for beyond the deadline: it must own whatever it
-    touches, because it may still be at work long after this function has returned. Rows that come late are drawn as
-    long as nobody has taken the screen over. An error in it leaves the frame empty: the same read is made again, and
-    reported, by the application. Until the screen is taken over, the same thread answers `q`.
+    `build(width, height)` runs in a daemon thread that is not waited for beyond the deadline: it must own everything it
+    touches, as it may run long after this function has returned. Late rows are drawn unless the screen has been handed
+    over. If it fails, the frame stays empty: the application repeats the read and reports the error. Until the
+    handover, the same thread handles `q`.
 
     Args:
         build: makes rows for a width and a height in cells.
+
+    Returns:
+        Whether the rows were drawn by the deadline.
     """
     width, height = guard.size
     keys = KEYS if takes_keys else ""
@@ -88,12 +91,12 @@ def _rows(build: Callable[[int, int], Sequence[Row]], width: int, height: int) -
     try:
         return build(width, body_height(height))
     except Exception:
-        # The worker boundary: an empty frame now, the application says why.
+        # Worker boundary: leave the frame empty; the application reports the error.
         return None
 
 
 class EarlyPicture:
-    """A whole screen as escape codes, and the selection in it."""
+    """A whole screen as escape codes, with its selection."""
 
     def __init__(
         self,
@@ -108,9 +111,9 @@ class EarlyPicture:
         """A picture of `rows` from the top, on a screen of `width` × `height` cells.
 
         Args:
-            rows: of the body; those that do not fit are left out.
-            environment: says which colours the terminal has; None is that of the process.
-            keys: what the last line offers, if there is room for that.
+            rows: of the body; those that do not fit are dropped.
+            environment: decides which colours the terminal supports; None: that of the process.
+            keys: text of the last line, if there is room for it.
         """
         self._rows = rows[: body_height(height)]
         self._width, self._height = width, height
@@ -119,12 +122,12 @@ class EarlyPicture:
         self._looks: dict[tuple[str, bool], Look] = {}
         self._selection = Selection()
         self._selection.update(rows[: body_height(height)])
-        # Where the page will say what is selected, if there is room for that.
+        # The page will show what is selected here, if there is room for it.
         self._status_line = range(body_height(height), height)[:1]
         self._key_line, self._keys = range(body_height(height), height)[1:], keys
 
     def frame(self) -> bytes:
-        """Everything: the ground everywhere, the rows on it; without wrapping, so that no row can scroll the screen."""
+        """The complete screen, background included; wrapping is off, so that no row can scroll it."""
         out, before, ground = ["\x1b[?7l\x1b[0m"], PLAIN, self._look("text")
         for y in range(self._height):
             out.append(f"\x1b[{y + 1};1H")
@@ -165,26 +168,26 @@ def _has_truecolour(environment: Mapping[str, str]) -> bool:
 
 
 def keeps_early_keys(keymap: Mapping[str, str]) -> bool:
-    """Whether these keys mean under a keymap what they mean here."""
+    """Whether a keymap leaves these keys with their default meaning."""
     given = {key.strip() for keys in keymap.values() for key in keys.split(",")}
     return not _BINDINGS & keymap.keys() and not _NAMES & given
 
 
 def is_quit_typed(guard: TerminalGuard) -> bool:
-    """Wait for `q`; False when another key has come, or the screen has been handed over."""
+    """Wait for `q`; False once another key was typed or the screen was handed over."""
     while (typed := _next_key(guard)) in HARMLESS:
         pass
     return typed == QUIT
 
 
 def _next_key(guard: TerminalGuard) -> bytes:
-    """A key whole: half an escape sequence would be another key to whoever reads the rest of it."""
+    """A complete key: half an escape sequence would be another key to the next reader."""
     first = guard.read_early()
     return first if first != _ESCAPE else first + _rest_of_escape(guard)
 
 
 def _rest_of_escape(guard: TerminalGuard) -> bytes:
-    """What follows an ESC to the end of the sequence (ECMA-48: parameters, then one final byte)."""
+    """The rest of an escape sequence (ECMA-48: parameters, then one final byte)."""
     rest = guard.read_early(waits=False)
     if rest not in {b"[", b"O"}:
         return rest

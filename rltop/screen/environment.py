@@ -1,7 +1,7 @@
 """Which environment variables Textual and Rich may see.
 
-Both read dozens of them when they are imported, and some values end in an exception then or later. What rltop lets a
-person set is in `settings`. Must be called before Textual is imported; imports nothing itself.
+Both read dozens of them on import, and some values cause exceptions then or later. User settings of rltop are in
+`settings`. Must be called before Textual is imported; imports nothing itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
-"""What `textual-serve` sets as `TEXTUAL_DRIVER`: it shows the screen in a browser, and tells its size."""
+"""Value of `TEXTUAL_DRIVER` under `textual-serve`, which shows the screen in a browser and sets its size."""
 
 _ALLOWED = {
     "TEXTUAL_DRIVER": (WEB_DRIVER,),
@@ -17,15 +17,15 @@ _ALLOWED = {
     "TEXTUAL_DISABLE_KITTY_KEY": ("0", "1"),
     "TEXTUAL_SMOOTH_SCROLL": ("0", "1"),
 }
-"""What a terminal may need, and with which values it works."""
+"""Variables that a terminal may need, with the values that work."""
 _SIZES = ("COLUMNS", "LINES", "JUPYTER_COLUMNS", "JUPYTER_LINES")
-"""The terminal itself says how large it is."""
+"""Ignored, as the terminal itself reports its size."""
 _PATIENCE = "ESCDELAY"
 _LONGEST_MS = 10_000
 
 
 def settle_environment(environ: MutableMapping[str, str]) -> None:
-    """Take away what Textual and Rich would stumble over, and what would make another program of this one."""
+    """Remove variables that would break Textual and Rich or change how this program works."""
     for name in list(environ):
         if (name == "TEXTUAL" or name.startswith("TEXTUAL_")) and environ[name] not in _ALLOWED.get(name, ()):
             del environ[name]
@@ -37,5 +37,5 @@ def settle_environment(environ: MutableMapping[str, str]) -> None:
 
 
 def is_served(environ: Mapping[str, str]) -> bool:
-    """Is the screen shown in a browser, by `textual-serve`?"""
+    """Whether `textual-serve` shows the screen in a browser."""
     return environ.get("TEXTUAL_DRIVER") == WEB_DRIVER

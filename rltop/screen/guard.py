@@ -1,13 +1,13 @@
-"""Owns the terminal from the first byte to the last.
+"""The guard of the terminal's state, from the first byte to the last.
 
-The guard saves the terminal's settings before anything changes them, switches to the alternate screen, and undoes
-everything on every way out: a normal exit, an exception, a signal, a crash, a terminal that went away, and whenever the
-job is stopped. Textual runs inside it and restores only what it found; what was there before is the guard's to restore.
+It saves the terminal's settings before anything changes them, switches to the alternate screen, and restores everything
+on every way out: a normal exit, an exception, a signal, a crash, a lost terminal, and whenever the job is stopped.
+Textual runs inside it and restores only the state that it found; the guard restores the state before that.
 
-Most signals can be answered in Python before they end the process: `answerable` names them, `Signals` notes them at any
-time and answers at a good one. A crash and SIGKILL cannot: for these a `Warden` waits beside it.
+Most signals can be handled in Python before they end the process: `answerable` lists them, `Signals` records them at
+any time and handles them at a safe point. A crash and SIGKILL cannot: for these a `Warden` process waits.
 
-Must not import Textual: it is at work before Textual is there.
+Must not import Textual, as it is active before that.
 """
 
 from __future__ import annotations
@@ -42,28 +42,27 @@ if TYPE_CHECKING:
     from rltop.screen.modes import Settings
 
 GRACE_S = 1.0
-"""How long the program may take to leave by itself after a signal."""
+"""How long the program may take to exit after a signal."""
 
 _RESTORED_S = 3 * WRITE_TIMEOUT_S
-"""By then another thread has given the terminal back: it waits for it twice at most."""
+"""Timeout for another thread to restore the terminal, which waits twice at most."""
 
 KEY_WAIT_S = 0.05
-"""How often whoever waits for early keys looks whether the screen is still its own, and how long for half a key."""
+"""Poll interval for early keys and for whether the screen is still owned; also the timeout for half a key."""
 
 SLICE_BYTES = 4096
-"""Written at once, so that the guard can stop a long frame in the middle."""
+"""Bytes per write, so that the guard can interrupt a long frame."""
 
 
 class TerminalGuard:
     """Saves the terminal's state first and restores it last.
 
-    Use as a context manager around everything that draws, while there is one thread. A signal is answered at once as
-    long as nobody has registered with `on_leave`; afterwards the registered callable is asked to end the program, and
-    the guard ends it itself if that takes longer than `GRACE_S`. `on_stop` is the same for a job that is to be stopped,
-    or was.
+    Use as a context manager around all drawing, while there is only one thread. A signal is handled at once until
+    somebody registers with `on_leave`; then the registered callable is asked to end the program, and the guard ends it
+    if that takes longer than `GRACE_S`. `on_stop` is the equivalent for a job that is to be stopped or was.
 
     Attributes:
-        is_lost: it went away: nothing can be written any more.
+        is_lost: the terminal is gone: nothing can be written any more.
         signal: the signal that ended the program, if one did.
     """
 
@@ -80,7 +79,7 @@ class TerminalGuard:
         self._clock = Clock()
         self._writes_until_s: float | None = None
         self._drawn, self._typed = bytearray(), bytearray()
-        # Re-entrant: a signal handler may have to restore while its own thread is writing.
+        # Re-entrant: a signal handler may have to restore the terminal while its own thread is writing.
         self._output = threading.RLock()
         self._leave: Callable[[], None] | None = None
         self._stop: Callable[[], None] | None = None
@@ -89,13 +88,13 @@ class TerminalGuard:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height in cells; 80×24 where the terminal does not say."""
+        """Width and height in cells; 80×24 if the terminal does not say."""
         return _size_of(self.output_fd)
 
     def __enter__(self) -> Self:
         self._writing_fd = opened_anew(self.output_fd)
         with contextlib.suppress(OSError):
-            # Without another process, a crash leaves the terminal as it is: no reason not to begin.
+            # Without the warden a crash leaves the terminal in disorder, which is no reason not to start.
             fds, job = (self.input_fd, self._writing_fd), self.signals.job
             self._warden = Warden(give_back_for, *fds, job.own, *job.shells, keeps=fds)
         self.signals.listen()
@@ -116,26 +115,25 @@ class TerminalGuard:
             self._owned_fd = None
 
     def on_leave(self, leave: Callable[[], None] | None) -> None:
-        """Let `leave` quit on a signal or when the terminal is lost.
+        """Register `leave` to quit on a signal or when the terminal is lost.
 
-        It is called from a signal handler or from a thread, and must only schedule. None takes the registration back.
+        It is called from a signal handler or a thread and must only schedule. None unregisters it.
         """
         self._leave = leave
 
     def on_stop(self, stop: Callable[[], None] | None, resume: Callable[[], None] | None) -> None:
-        """Let `stop` call `stop_job` when the job is to stop; `resume` draws anew after a stop that nobody announced.
+        """Register `stop`, which must call `stop_job`, and `resume`, which redraws after an unannounced stop.
 
-        Both are called from a signal handler and must only schedule. Whatever
-        handlers were set meanwhile are ours again. None takes the registration back.
+        Both are called from a signal handler and must only schedule. Also reinstalls our signal handlers, if others
+        replaced them meanwhile. None unregisters.
         """
         self._stop, self._resume = stop, resume
         self.signals.listen_to_stops()
 
     def enter(self) -> None:
-        """Save the settings, stop echo and line editing, show the alternate screen.
+        """Save the settings, disable echo and line editing, show the alternate screen.
 
-        Keys typed from now on stay in the terminal's queue until somebody reads
-        them. Does nothing when already entered.
+        Keys typed from now on stay in the terminal's queue until somebody reads them. Does nothing if already entered.
         """
         with self._output, self.signals.put_off():
             if self._is_entered:
@@ -147,10 +145,10 @@ class TerminalGuard:
             self.write(ENTER)
 
     def restore(self, *, keeps_keys: bool = False) -> None:
-        """Undo every mode and put the saved settings back; once per `enter`.
+        """Reset every mode and restore the saved settings; once per `enter`.
 
         Args:
-            keeps_keys: what has been typed meanwhile is not for the shell: the terminal is taken again at once.
+            keeps_keys: pending input is not for the shell, as the terminal is taken again at once.
         """
         if not self._is_entered:
             return
@@ -161,8 +159,8 @@ class TerminalGuard:
                     self._warden.tell(b"")
 
     def hurry(self) -> None:
-        """The screen is about to be left: a terminal that reads no more, or slowly, is not waited for."""
-        if self.signal is None:  # else it is ended in time, and by one thread alone
+        """Before leaving the screen: stop waiting for a terminal that reads slowly or not at all."""
+        if self.signal is None:  # else a deadline and a single thread end it anyway
             self._writes_until_s = self._clock.monotonic() + WRITE_TIMEOUT_S
 
     @contextlib.contextmanager
@@ -171,7 +169,7 @@ class TerminalGuard:
             yield
 
     def hand_over(self) -> bytes:
-        """From here on screen and keys are somebody else's; what `read_early` has read, all still to be answered."""
+        """End early output and input; returns the bytes of `read_early`, which the new owner must handle."""
         with self._output:
             self._is_handed_over = True
             typed = bytes(self._typed)
@@ -188,10 +186,10 @@ class TerminalGuard:
             return self.write(data)
 
     def read_early(self, *, waits: bool = True) -> bytes:
-        """The next byte that is typed, from any thread; empty once the screen has been handed over.
+        """The next byte of input, from any thread; empty once the screen has been handed over.
 
-        Byte by byte, so that nothing is taken from the terminal's queue that nobody asks for.
-        `waits` for as long as it takes; else empty, too, if none comes soon.
+        Reads single bytes, so that nothing else is taken from the terminal's queue. With `waits`, blocks as long as
+        needed; otherwise returns empty if none arrives soon.
         """
         while self._settings is not None and self._is_entered and not self._is_handed_over:
             try:
@@ -200,7 +198,7 @@ class TerminalGuard:
                         continue
                     break
                 with self._output:
-                    # Whoever has taken over meanwhile may have read it: then there is nothing to be waited for.
+                    # The new owner may have read it meanwhile, and `read` would block.
                     byte = b"" if self._is_handed_over else os.read(self.input_fd, 1)
                     self._typed += byte
             except (OSError, ValueError):
@@ -209,14 +207,14 @@ class TerminalGuard:
         return b""
 
     def end(self, code: int) -> NoReturn:
-        """Give the terminal back and quit, from any thread, with nothing else to tidy up; no other enters it again."""
+        """Restore the terminal for good and exit the process, from any thread, without further cleanup."""
         self._output.acquire(timeout=_RESTORED_S)
         self.restore()
         self._dismiss_warden()
         os._exit(code)
 
     def write(self, data: bytes) -> bool:
-        """Send `data`; False when the screen has been left, or is about to be, or the terminal is gone."""
+        """Write `data`; returns False if the screen has been or is being left, or the terminal is gone."""
         view = memoryview(data)
         while view:
             if self._writes_until_s is not None and self._clock.monotonic() >= self._writes_until_s:
@@ -239,7 +237,7 @@ class TerminalGuard:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Keep other threads from writing, but for one that hangs in it; True for the one that leaves the screen."""
+        """Exclude other threads from writing, except one that hangs in it; True for the one that leaves the screen."""
         is_locked = self._output.acquire(timeout=_RESTORED_S)
         try:
             is_first, self._is_entered = self._is_entered, False
@@ -263,7 +261,7 @@ class TerminalGuard:
             self._draw_again()
 
     def _continued(self) -> None:
-        """Go on after a stop that left no time to restore the terminal; the shell may have changed it since."""
+        """Resume after a stop that left no time to restore the terminal; the shell may have changed it since."""
         if not self._is_entered:
             return
         if self._resume is not None:
@@ -299,10 +297,9 @@ class TerminalGuard:
 
 
 def open_guard() -> TerminalGuard:
-    """Guard the controlling terminal, wherever the standard streams go.
+    """Guard the controlling terminal, even if the standard streams are redirected.
 
-    Standard input may be a pipe that is being watched and standard error a log
-    file: the terminal is then opened by its own name.
+    Standard input may be a watched pipe and standard error a log file: then the terminal is opened by name.
 
     Raises:
         SourceError: there is no terminal.
@@ -336,25 +333,26 @@ _HARMLESS = frozenset(
         signal.SIGURG, signal.SIGWINCH,
     }
 )  # fmt: skip
-"""Signals that end nothing."""
+"""Signals that do not end a process by default."""
 
 _CRASHES = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 )
-"""What the processor or a library says of a broken program. Answered by Python, the instruction that failed would be
-tried again for ever; and who sends one wants an end at once, even of a program that hangs, and a core dump."""
+"""Raised by the processor or a library for a broken program. If Python handled one, the faulty instruction would be
+retried forever; and whoever sends one wants an immediate end, even of a hanging program, and a core dump.
+"""
 
 _STOPS = 50
-"""So often a job is stopped again that is continued in the background; more often means that it cannot be stopped."""
+"""How often a job that is continued in the background is stopped again; beyond that it cannot be stopped."""
 
 _BOTH_S = 0.01
-"""How long two signals that were sent together may take until both have been noted."""
+"""Time for two signals that were sent together to be recorded."""
 
 
 def answerable() -> tuple[int, ...]:
-    """Signals that would end this process now and that Python can answer first.
+    """Signals that would end this process by default and that Python can handle first.
 
-    One that is ignored (`nohup`, a job in the background) or has a handler already is none of them.
+    Excludes those that are ignored (`nohup`, a background job) or already have a handler.
     """
     unanswered = (signal.SIG_DFL, signal.default_int_handler)
     others = _HARMLESS | _CRASHES | {signal.SIGKILL}
@@ -373,11 +371,11 @@ def signal_name(number: int) -> str:
 
 
 class Signals:
-    """The signals of a program that holds a terminal.
+    """Signal handling of a program that uses a terminal.
 
     Args:
         end: called with a signal that asks the program to end.
-        go_on: called when it goes on in the foreground after a stop that nobody announced.
+        go_on: called when it is continued in the foreground after an unannounced stop.
     """
 
     def __init__(
@@ -395,13 +393,13 @@ class Signals:
         self._is_ending = False
 
     def listen(self) -> None:
-        """Answer from now on whatever would end the program now, and what stops it."""
+        """Start handling the signals that would end or stop the program."""
         for number in answerable():
             self._handlers[number] = signal.signal(number, self._note)
         self.listen_to_stops()
 
     def listen_to_stops(self) -> None:
-        """Answer what stops the program, whatever handlers others have set meanwhile; what was ignored stays so."""
+        """Handle stop signals, replacing handlers that others set meanwhile; ignored ones stay ignored."""
         signal.signal(signal.SIGCONT, self._note)
         signal.signal(signal.SIGTSTP, self._note if self._may_stop else signal.SIG_IGN)
 
@@ -414,10 +412,10 @@ class Signals:
 
     @contextmanager
     def put_off(self) -> Iterator[None]:
-        """Put signals off, so that no state is left half changed.
+        """Defer signals, so that no state is left half changed.
 
-        Blocking them in this thread would not do: another thread would receive
-        them, and the handler would still run here.
+        Blocking them in this thread would not suffice: another thread would receive them, and the handler would still
+        run here.
         """
         if self._is_busy or threading.current_thread() is not threading.main_thread():
             yield
@@ -432,11 +430,11 @@ class Signals:
             self._note(number, None)
 
     def stop_job(self) -> None:
-        """Stop, and all that belongs to the job with us; returns when it goes on in the foreground.
+        """Stop the whole job; returns when it continues in the foreground.
 
-        As the job's shell waits for the first process of it only, which may be one that started us (`uv run`), all of
-        it has to stop. At once back where nobody could continue the job: without a shell that knows of jobs, the kernel
-        stops nothing. Only from the main thread.
+        All of its processes must stop, because the shell only waits for the first one, which may be our parent (`uv
+        run`). Returns at once if nobody could continue the job: without a job-control shell the kernel stops nothing.
+        Main thread only.
         """
         if not self._may_stop:
             return
@@ -447,16 +445,16 @@ class Signals:
             self._await_foreground()
 
     def _await_foreground(self) -> None:
-        """Stop again while the terminal is somebody else's (`bg`), as the kernel does with whoever touches it."""
+        """Stop again while in the background (`bg`), as the kernel does with processes that touch the terminal."""
         for _ in range(_STOPS):
             if foreground(self._terminal) in {None, self.job.own}:
                 break
-            # Whoever continues a job to end it (`kill %1`) sends two signals: let both arrive.
+            # `kill %1` on a stopped job sends two signals: let both arrive.
             time.sleep(_BOTH_S)
             if self._is_ending or any(each in self._handlers for each in self._deferred):
                 break
             os.kill(0, signal.SIGTTOU)
-        # Having been continued is no news any more.
+        # A pending SIGCONT has been dealt with.
         self._deferred = [each for each in self._deferred if each != signal.SIGCONT]
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -471,6 +469,6 @@ class Signals:
                 self._go_on()
         else:
             self._is_ending = True
-            # A job that is told to end in the background does, and is not stopped for touching the terminal.
+            # A job that is ended in the background must not be stopped for touching the terminal.
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             self._end(number)

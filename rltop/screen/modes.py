@@ -1,6 +1,6 @@
-"""What is changed about a terminal, and how to change it back, from whichever process is left to do it.
+"""Terminal modes: what is changed, and how any remaining process can restore it.
 
-Imports next to nothing: the warden is a process of its own that begins with this.
+Imports next to nothing: the warden process starts with this module.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
     from typing import Any
 
     Settings = list[Any]
-    """As `termios` has them."""
+    """As returned by `termios`."""
 
 WRITE_TIMEOUT_S = 0.5
-"""How long the last bytes wait for a terminal that does not read."""
+"""Timeout for the last bytes to a terminal that does not read."""
 
 WARDEN_PATIENCE_S = 5.0
-"""The same where nobody waits for the end: a slow link may still have a picture to deliver."""
+"""The same in the warden, where nobody waits: a slow link may still have a picture to deliver."""
 
 ENTER = b"\x1b[?1049h\x1b[?25l\x1b[22;2t"
-"""Alternate screen, cursor hidden, the title of the window kept."""
+"""Alternate screen, hidden cursor, window title saved."""
 
 LEAVE = (
-    b"\x1b\\"  # ends a string that was cut in the middle, so that what follows is understood
+    b"\x1b\\"  # ends a string that was cut in the middle, so that what follows is parsed
     b"\x1b[?2026l"  # synchronised output: show what follows
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # mouse
     b"\x1b[?1004l\x1b[?2004l\x1b[?2048l"  # focus, bracketed paste, resize reports
     b"\x1b[?7h\x1b[0m"  # wrap, colours
     b"\x1b[23;2t"  # the title of the window
     b"\x1b[<u"  # kitty keyboard: the alternate screen has its own stack, so before leaving it
-    b"\x1b[?1049l\x1b[?25h"  # the screen that was there, and its cursor
+    b"\x1b[?1049l\x1b[?25h"  # back to the main screen and its cursor
 )
-"""Undoes every mode that this program or Textual may have set; each is off or on by default."""
+"""Resets every mode that this program or Textual may have set to its default."""
 
 _NO_KEY = b"\0"
 
 
 def take_keys_quietly(input_fd: int) -> Settings | None:
-    """Stop echo and line editing; the settings from before, None where there are none.
+    """Disable echo and line editing; returns the previous settings, None if there are none.
 
-    Enter stays a carriage return, which is what Textual expects, and Ctrl-C still raises SIGINT. Ctrl-Z waits in the
-    queue with the other keys: stopping at once would leave the shell on the alternate screen.
+    Enter stays a carriage return, which Textual expects, and Ctrl-C still raises SIGINT. Ctrl-Z is queued like other
+    keys: stopping at once would leave the shell on the alternate screen.
     """
     try:
         before, settings = termios.tcgetattr(input_fd), termios.tcgetattr(input_fd)
@@ -64,10 +64,10 @@ def take_keys_quietly(input_fd: int) -> Settings | None:
 
 
 def opened_anew(output_fd: int) -> int:
-    """A descriptor of the same terminal on which no write waits; where it cannot be opened, the same one.
+    """A non-blocking descriptor of the same terminal; the same descriptor if it cannot be opened.
 
-    Whoever waits in a write keeps the terminal from everybody else, so that nothing could be
-    undone any more. To make the descriptor itself so would make it so for the shell too.
+    A blocked write would keep all other threads from restoring the terminal. Setting the original descriptor to
+    non-blocking would affect the shell as well.
     """
     try:
         return os.open(os.ttyname(output_fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
@@ -76,11 +76,11 @@ def opened_anew(output_fd: int) -> int:
 
 
 class ShellJob:
-    """Whose terminal it may be.
+    """The process groups that may own the terminal.
 
     Attributes:
-        shells: those of the shell that began the job: our parent's, unless that is
-            part of the job, and the leader's of the session.
+        shells: groups of the shell that started the job: our parent's, unless it is part of the job, and the session
+            leader's.
     """
 
     def __init__(self, own: int, shells: frozenset[int]) -> None:
@@ -93,7 +93,7 @@ class ShellJob:
 
 
 def foreground(fd: int) -> int | None:
-    """The process group that the terminal belongs to; None if it is no job's, or gone: nobody else's is disturbed."""
+    """Foreground process group of the terminal; None if there is none or the terminal is gone."""
     try:
         return os.tcgetpgrp(fd)
     except OSError:
@@ -109,15 +109,14 @@ def give_back(
     *,
     keeps_keys: bool = False,
 ) -> None:
-    """Undo every mode, and put back the settings from before `job` drew.
+    """Reset every mode, and restore the settings from before `job` drew.
 
-    The shell may have the terminal by now: of a job that was stopped, or that has
-    died, without a chance to tidy up. It has put its own settings in place then,
-    unless it is one that never touches them. From any other job the hands are kept.
+    The shell may own the terminal by now, if the job was stopped or has died without cleaning up. Most shells have then
+    restored their own settings. If another job owns the terminal, nothing is touched.
 
     Args:
         settings: from before the job drew; None: unknown.
-        keeps_keys: what has been typed is for this job still, which takes the terminal again at once.
+        keeps_keys: pending input is kept for this job, which takes the terminal again at once.
     """
     whose = foreground(output_fd)
     is_ours = whose in {None, job.own}
@@ -131,7 +130,7 @@ def give_back(
             if is_ours or _are_taken(termios.tcgetattr(input_fd)):
                 termios.tcsetattr(input_fd, termios.TCSANOW, settings)
                 if not keeps_keys:
-                    # Mouse reports and answers to queries that are still in the queue would be typed into the shell.
+                    # Pending mouse reports and query replies would become input of the shell.
                     termios.tcflush(input_fd, termios.TCIFLUSH)
 
 
@@ -149,9 +148,9 @@ def _from_the_background() -> Iterator[None]:
 
 
 def write_last(output_fd: int, data: bytes, patience_s: float) -> None:
-    """Send the restoring bytes, but do not wait long for a terminal that hangs.
+    """Write the restoring bytes, without waiting long for a terminal that hangs.
 
-    What it has not taken by then of the last pictures is thrown away: in its place these bytes wait for it.
+    After the timeout, pending output of earlier pictures is discarded to make room for these bytes.
     """
     view, is_emptied = memoryview(data), False
     with contextlib.suppress(OSError, ValueError, termios.error):
@@ -176,5 +175,5 @@ def from_word(word: bytes) -> Settings | None:
 
 
 def give_back_for(word: bytes, input_fd: int, output_fd: int, own: int, *shells: int) -> None:
-    """`give_back` for a process that is no more, from what it said of itself."""
+    """`give_back` on behalf of a dead process, from its last message."""
     give_back(input_fd, output_fd, from_word(word), ShellJob(own, frozenset(shells)), WARDEN_PATIENCE_S)

@@ -1,7 +1,7 @@
-"""One widget that draws rows, keeps the selection and sends only what changed; and palettes as Textual sees them.
+"""The widget that draws rows, keeps the selection and sends only changed cells; palettes as Textual themes.
 
-Line API: a row is a strip. Forty stock widgets would cost ten times the bytes.
-Owns nothing but what is on the screen, and which of its cells changed; what the rows mean is the painter's.
+Uses Textual's line API: a row is a strip. Forty stock widgets would send ten times the bytes. The widget only tracks
+what is on the screen and which cells changed; the painter gives rows their meaning.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rltop.screen.bindings import BINDINGS as KEY_BINDINGS
 from rltop.screen.textual_shim import PatchedApp
 
 GAP_CELLS = 8
-"""Spans closer than this are one: moving the cursor costs about as many bytes."""
+"""Spans closer than this are merged: moving the cursor costs about as many bytes."""
 
 Cell = tuple[str, str]
 
@@ -39,9 +39,9 @@ _NO_CELL: Cell = (" ", "text")
 
 
 def cells_of(line: Line) -> list[Cell]:
-    """One (character, role) per screen cell; the second half of a wide one is empty.
+    """One (character, role) per screen cell; the second half of a wide character is empty.
 
-    A combining character belongs to the cell before it.
+    A combining character is appended to the cell before it.
     """
     cells: list[Cell] = []
     for text, role in line:
@@ -60,7 +60,7 @@ def cells_of(line: Line) -> list[Cell]:
 
 
 def has_certain_cells(line: Line) -> bool:
-    """Whether Rich, which cuts strips, places every character where we do."""
+    """Whether Rich, which crops strips, computes the same character positions as we do."""
     text = "".join([piece.text for piece in line])
     return is_single(text) or cell_len(text) == cell_width(text)
 
@@ -68,8 +68,8 @@ def has_certain_cells(line: Line) -> bool:
 def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
     """Cell ranges (start, stop exclusive) in which two lines look different.
 
-    A line that is shorter than the other counts as blank beyond its end. A range never begins in the middle of a wide
-    character; where nobody can be sure of the places (emoji sequences), it is the whole line.
+    The shorter line counts as blank beyond its end. A range never starts in the middle of a wide character. If
+    positions are uncertain (emoji sequences), it is the whole line.
     """
     if old == new:
         return []
@@ -86,7 +86,7 @@ def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
 
 
 def _same_pieces(old: Line, new: Line) -> int:
-    """How many pieces at the front are the same and surely end where a character ends."""
+    """Number of equal leading pieces that certainly end at a character boundary."""
     same = 0
     for mine, its in zip(old, new, strict=False):
         if mine != its or not is_single(mine.text):
@@ -96,7 +96,7 @@ def _same_pieces(old: Line, new: Line) -> int:
 
 
 def _differing(before: list[Cell], after: list[Cell]) -> list[tuple[int, int]]:
-    """Where two rows of as many cells differ; what is nearly together is one span."""
+    """Ranges in which two rows of equal length differ; close ones are merged."""
     length = len(after)
     spans: list[tuple[int, int]] = []
     for x in [x for x, (mine, its) in enumerate(zip(before, after, strict=True)) if mine != its]:
@@ -118,13 +118,13 @@ WHEEL_ROWS = 3
 _EMPTY = Row(())
 
 Pointed = Callable[[int, int, int], bool]
-"""Told of a cell and how far the wheel was turned, 0 for a click; True where the page has handled it."""
+"""Called with a cell and the turns of the wheel, 0 for a click; returns whether the page handled it."""
 
 Dragged = Callable[[int, int, int, bool], bool]
-"""Told where the button went down, at which cell the pointer is now, and whether it was let go; likewise."""
+"""Called with the cell of the press, the current column, and whether the button was released; returns likewise."""
 
 LEAST_DRAG = 2
-"""Cells that a click may move without being more than a click."""
+"""Pointer movement, in cells, from which a press is a drag instead of a click."""
 
 
 def _nobody(*_: int) -> bool:
@@ -136,7 +136,7 @@ Painter = Callable[[int, int], Sequence[Row]]
 
 
 class Opened(Message):
-    """Enter or a click on a selected cell: open what is behind it."""
+    """Enter or a click on the selected cell: open its target."""
 
     def __init__(self, target: Target) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class Opened(Message):
 
 
 class Selected(Message):
-    """The selection has moved, or what can be seen of the rows; None where nothing can be selected."""
+    """The selection or the visible part of the rows has changed; None if nothing is selectable."""
 
     def __init__(self, target: Target | None) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class RowView(Widget, can_focus=True):
         point: Pointed = _nobody,
         drag: Dragged = _nobody,
     ) -> None:
-        """A view that asks `paint(width, height)` for its rows, whenever its size changes or `draw` is called."""
+        """A view that calls `paint(width, height)` whenever its size changes or `draw` is called."""
         super().__init__(id=id)
         self._styles_of = RoleStyles(palette)
         self._paint = paint
@@ -183,7 +183,7 @@ class RowView(Widget, can_focus=True):
 
     @property
     def below(self) -> int:
-        """How many rows there are under the last visible one."""
+        """Number of rows below the last visible one."""
         return max(0, len(self.rows) - self.top - self.size.height)
 
     def draw(self) -> list[Region]:
@@ -193,7 +193,7 @@ class RowView(Widget, can_focus=True):
         return self.show(self._paint(*self.size))
 
     def show(self, rows: Sequence[Row]) -> list[Region]:
-        """Draw `rows` instead of the present ones; the regions marked for repainting, in cells of this widget."""
+        """Replace the rows; returns the regions marked for repainting, in cells of this widget."""
         old_rows, old_top, old_spot, old_target = self.rows, self.top, self.selection.spot, self.selection.target
         self.rows = rows
         self.selection.update(rows)
@@ -246,7 +246,7 @@ class RowView(Widget, can_focus=True):
         return _strip_of(_line(self.rows, y), link, self._styles_of, self.size.width)
 
     def settle(self) -> None:
-        """Take rows for a new size, if it has changed; keep the selection and keep it in sight."""
+        """Repaint if the size has changed, and keep the selection and its visibility."""
         if self._painted_for == self.size:
             return
         spot, height = self.selection.spot, self._painted_for.height
@@ -297,7 +297,7 @@ class RowView(Widget, can_focus=True):
         if spot is None or not self.size.height:
             return
         if spot.y < self.top:
-            # The first selectable row brings the title above it along.
+            # Scrolling to the first selectable row also shows the title above it.
             self._scroll(0 if spot == self.selection.first else spot.y)
         elif spot.y >= self.top + self.size.height:
             self._scroll(spot.y - self.size.height + 1)
@@ -328,11 +328,11 @@ class RowView(Widget, can_focus=True):
         self._down = None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """At the end of a row the sideways keys are the screen's: it may pan or fold."""
+        """At the end of a row, left and right go to the screen, which may pan or fold."""
         return action != "sideways" or self.selection.can_move(int(str(parameters[0])))
 
     def action_browse(self, by: int) -> None:
-        """Select the row above (-1) or below (1); where it is far away, or there is none, scroll there."""
+        """Select the row above (-1) or below (1); if it is far away or there is none, scroll instead."""
         row = self.selection.next_row(by)
         is_near = row is not None and self.top - 1 <= row <= self.top + self.size.height
         tells = not (isinstance(self.app, PatchedApp) and self.app.leave_to_next())
@@ -344,7 +344,7 @@ class RowView(Widget, can_focus=True):
             self._scroll(self.top + by)
 
     def _hidden_by(self) -> int:
-        """-1 or 1 where the selection is above or below what can be seen, else 0."""
+        """-1 or 1 if the selection is above or below the visible rows, else 0."""
         spot = self.selection.spot
         if spot is None or self.sees(spot.y):
             return 0
@@ -370,14 +370,14 @@ class RowView(Widget, can_focus=True):
         self._scroll(self._last_top())
 
     def action_open(self) -> None:
-        """Open what is selected; what is out of sight is shown first."""
+        """Open the selected target; if it is out of sight, only scroll to it."""
         if self._hidden_by():
             self._follow()
         elif self.selection.target is not None:
             self.post_message(Opened(self.selection.target))
 
     def on_click(self, event: events.Click) -> None:
-        """Select the cell that was clicked, and open it at the second click; the head of a table at the first."""
+        """A first click selects a cell and a second one opens it; a table head opens at once."""
         event.stop()
         was, y = self.selection.spot, self.top + event.y
         for start, stop, target in (self.rows[y] if y < len(self.rows) else _EMPTY).links:
@@ -401,7 +401,7 @@ class RowView(Widget, can_focus=True):
             self._roll(by * WHEEL_ROWS)
 
     def _is_pointed(self, x: int, y: int, turn: int) -> bool:
-        """Has the page handled a click or a turn of the wheel? The click that ends a stretch is none."""
+        """Whether the page handled a click or wheel turn. The click that ends a drag counts as handled."""
         had, self._is_dragging = self._is_dragging, False
         return had or self._point(x, y, turn)
 
@@ -412,7 +412,7 @@ class RowView(Widget, can_focus=True):
         self._repaint(self._moved(None, self.selection.spot))
 
     def on_blur(self) -> None:
-        """Hide the selection: keys go elsewhere."""
+        """Hide the selection, as keys go elsewhere."""
         self._repaint(self._moved(self.selection.spot, None))
 
 
@@ -435,11 +435,11 @@ def _strip_of(line: Line, link: RowLink | None, styles: RoleStyles, width: int) 
 
 
 _ALL = 1 << 30
-"""Farther than any list is long."""
+"""More lines than any list has."""
 
 
 class LongRowView(RowView):
-    """Moves by asking `move(lines)`; the painter shows what is around the line that `chosen` names."""
+    """Moves by calling `move(lines)`; the painter shows the surroundings of the line that `chosen` returns."""
 
     def __init__(
         self,
@@ -478,9 +478,9 @@ class LongRowView(RowView):
 
 
 class RoleStyles:
-    """The Rich style of every role, plain and selected; each has a ground.
+    """The Rich style of every role, plain and selected; each has a background.
 
-    A segment without a style crashes Textual's monochrome filter, so there is none: an unknown role looks like text.
+    A segment without a style crashes Textual's monochrome filter, so an unknown role gets the style of text.
     """
 
     def __init__(self, palette: Palette) -> None:
@@ -556,7 +556,7 @@ _TERMINAL_VARIABLES: Mapping[str, str] = {
     "input-cursor-background": "ansi_default",
     "input-cursor-foreground": "ansi_default",
 }
-"""What Textual's style sheets ask of such a theme, and cursors that show on any ground."""
+"""Variables that Textual's style sheets need from such a theme, and cursors visible on any background."""
 
 
 def _css(colour: str) -> str:

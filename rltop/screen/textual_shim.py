@@ -1,9 +1,8 @@
-"""What leans on Textual beyond its documentation, but for `driver`.
+"""Everything that relies on undocumented parts of Textual, except for `driver`.
 
-An application whose style sheets are parsed once, whose keys are taken one after the other however fast they come, and
-whose error is handed on instead of printed; a screen with keys of its own that its class does not have; and updates of
-the cells that changed, each escape code only where it changes something. Written against Textual 8.2; every entry says
-what it leans on, to be checked on an update.
+An application that parses its style sheets once, handles keys strictly one after the other, and passes its error on
+instead of printing it; screens with key bindings per instance; and updates of changed cells only, with minimal escape
+codes. Written for Textual 8.2; every entry lists what it relies on, to be checked on an update.
 """
 
 from __future__ import annotations
@@ -35,27 +34,28 @@ from rltop.clock import Clock
 from rltop.rows.themes import PLAIN, Look
 
 _MOST_TURNS = 8
-"""Turns of the wheel that wait for a page; more are left out: what it has not shown yet is nobody's answer to it."""
+"""Maximum wheel turns pending for a page; more are dropped, as the user has not seen their effect yet."""
 
 _CLOCK = Clock()
 
 _MOST_WAITING, _BEHIND_S, _KEPT_KEYS = 64, 1.0, 16
-"""Where more keys than a person types ahead have waited for so long, only the last few are taken."""
+"""If more keys are pending for this long than a person types ahead, all but the last few are dropped."""
 
 _TAKEN_S = 1.0
-"""A page that has not dealt with a key after so long is not waited for."""
+"""Timeout for a page to handle a key."""
 
 _MOST_AT_ONCE = 4096
-"""Characters that go into a text field together."""
+"""Maximum characters inserted into a text field at once."""
 
 _RIGHT_OF_WAY_S = 0.25
-"""Reading waits for the effect of a key, but not for longer than that."""
+"""Timeout for reading data to wait for the effect of a key."""
 
 
 def bind(screen: Screen[Any], bindings: Iterable[Binding]) -> None:
-    """Give one screen keys of its own, before those of its class; call it before it is shown.
+    """Give one screen instance key bindings that precede those of its class; call it before it is shown.
 
-    Leans on: a node keeps its bindings in `_bindings`, of which one of a subclass takes a key for itself.
+    Relies on: a node keeps its bindings in `_bindings`, where a key maps to the bindings given here instead of the
+    inherited ones.
     """
     own = BindingsMap(bindings).key_to_bindings
     screen._bindings = BindingsMap.from_keys({**screen._bindings.key_to_bindings, **own})
@@ -66,30 +66,29 @@ def _is_text(event: events.Key | events.Paste) -> bool:
 
 
 class PatchedApp(App[int]):
-    """Textual's application, patched where a monitor over a slow link needs other ways.
+    """Textual's application, patched for a monitor over a slow link.
 
-    **Style sheets** are parsed once, in the theme that it starts in. Textual parses them all again when the theme is
-    first set and when the first page of a mode comes up, whether or not that changes anything: half of what there is to
-    do between its import and the first picture. Leans on: `App.stylesheet` is made by `App.__init__` with the variables
-    of the theme of that moment, which it keeps in `_variables`; `_require_parse` says that a sheet was added since;
-    `App.refresh_css` is what parses, and a screen whose `_css_update_count` is that of the application is not styled
-    again when it is shown. What `set_first_theme` does beside is what `App._watch_theme` does for a later theme.
+    **Style sheets** are parsed once, in the initial theme. Textual would parse them all again when the theme is first
+    set and when the first page of a mode is shown, even without a change: half of the work between its import and the
+    first picture. Relies on: `App.__init__` creates `App.stylesheet` with the variables of the current theme, kept in
+    `_variables`; `_require_parse` means that a sheet was added since; `App.refresh_css` parses, and a screen with the
+    application's `_css_update_count` is not restyled when shown. Apart from that, `set_first_theme` does what
+    `App._watch_theme` does for a later theme.
 
-    **An error** ends the application and is kept, for its caller to tell. Leans on: `App._handle_exception` keeps the
-    first one in `_exception` and then calls `_fatal_error`, whose own version prints a traceback with every local
-    variable; `_close_messages_no_wait` is how it ends the application.
+    **An error** ends the application and is kept for the caller to report. Relies on: `App._handle_exception` keeps the
+    first one in `_exception` and then calls `_fatal_error`, which would print a traceback with all local variables;
+    `_close_messages_no_wait` ends the application.
 
-    **The next key** is looked at when the last one has done its work. Textual sends a key to the widget that has the
-    focus, and looks for its binding when it comes back: of the keys of one packet, which a link that lags delivers
-    together, the second would go where the first was to lead away from. Here a binding is looked for at once, unless a
-    text field takes the key, and the next key waits until what the last one caused has come as far as the application.
-    Keys that are typed before there is a page are kept until `take_keys`: they would find nothing that they are for.
-    Characters for a text field that have come meanwhile go there together: a paste into a terminal that does not
-    bracket it is 50,000 keys; one that is bracketed waits its turn behind the keys before it. Of as many that are for
-    no field the last are taken, and those that came first. Leans on: `App.on_event` gets every key first,
-    `App._check_bindings` runs what one is bound to, what waits for the application is in its `_message_queue`, and no
-    widget here but `Input` takes keys in any other way, nor a paste, and `_exit` says that the program ends: what was
-    typed behind the key that ended it is left out.
+    **The next key** is handled when the previous one has taken effect. Textual sends a key to the focused widget and
+    looks for its binding when it bubbles up: if a slow link delivers several keys in one packet, the second would go to
+    the page that the first was about to leave. Here the binding is looked up at once, unless a text field takes the
+    key, and the next key waits until all consequences of the last one have reached the application. Keys typed before
+    there is a page are kept until `take_keys`. Characters for a text field that have arrived meanwhile are inserted
+    together, because an unbracketed paste is up to 50,000 keys; a bracketed paste waits in line with the keys. In a
+    flood of keys outside a field, the last ones are handled, and those that were handled before it was noticed. Relies
+    on: `App.on_event` receives every key first, `App._check_bindings` runs the binding of a key, `_message_queue` holds
+    the application's pending messages, no widget here except `Input` handles keys or a paste in any other way, and
+    `_exit` means that the program is ending: keys after the one that ended it are dropped.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -110,7 +109,7 @@ class PatchedApp(App[int]):
         self.stylesheet.set_variables(self.get_css_variables())
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Style everything anew; parse only where the theme or a sheet is another one."""
+        """Restyle everything; parse only if the theme or a sheet has changed."""
         sheet = self.stylesheet
         if sheet._require_parse or sheet._variables != self.get_css_variables():
             super().refresh_css(animate)
@@ -138,7 +137,7 @@ class PatchedApp(App[int]):
         return error
 
     def take_keys(self) -> None:
-        """From now on there is something for keys to act on."""
+        """Start handling keys: there is a page for them now."""
         if not self._takes_keys:
             self._takes_keys = True
             self._kept_up_s = _CLOCK.monotonic()
@@ -146,11 +145,11 @@ class PatchedApp(App[int]):
                 self.call_later(self._take_key)
 
     def expect_key(self) -> None:
-        """A key is on its way; may be called on the thread that reads keys."""
+        """A key is about to arrive; may be called on the key thread."""
         self._is_shown.clear()
 
     async def keys_shown(self) -> None:
-        """Wait until the screen shows what the keys so far do, but not long."""
+        """Wait, with a short timeout, until the screen shows the effect of all keys so far."""
         if not self._is_shown.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RIGHT_OF_WAY_S):
@@ -158,17 +157,17 @@ class PatchedApp(App[int]):
             self._is_shown.set()
 
     def leave_to_next(self) -> bool:
-        """Is the key that is dealt with typed again right behind itself, and can so leave the picture to that one?
+        """Whether the current key is immediately repeated, so that drawing can be left to the next one.
 
-        A key that is held down brings more of them than pages can be painted. Asked by what moves something that the
-        next key moves on; what is true is then neither drawn nor waited for.
+        Holding a key down sends it faster than pages can be painted. For actions that the next key continues: if True,
+        the result is neither drawn nor waited for.
         """
         pressed = [event.key for event in islice(self._typed, 2) if isinstance(event, events.Key)]
         self._leaves_rest = len(pressed) > 1 and pressed[0] == pressed[1]
         return self._leaves_rest
 
     async def on_event(self, event: events.Event) -> None:
-        """Take a key, and what is pasted behind one, as described; everything else as Textual does."""
+        """Queue keys and pastes as described above; handle everything else as Textual does."""
         if not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
             is_wheel = isinstance(event, (events.MouseScrollDown, events.MouseScrollUp))
             if not (is_wheel and self.focused is not None and self.focused.message_queue_size > _MOST_TURNS):
@@ -182,11 +181,11 @@ class PatchedApp(App[int]):
             if self._message_queue.empty():
                 await self._take_key()
             else:
-                # What has come together with it is put behind it first.
+                # Let keys that arrived together queue up first.
                 self.call_later(self._take_key)
 
     def _leave_flood(self) -> None:
-        """Leave keys out that nobody typed one by one, so that the last of them, and `q`, are still answered."""
+        """Drop keys of a flood that nobody typed, so that the last ones, and `q`, are still handled."""
         now = _CLOCK.monotonic()
         if len(self._typed) <= _MOST_WAITING:
             self._kept_up_s = now
@@ -214,12 +213,12 @@ class PatchedApp(App[int]):
                     focused._forward_event(event if taken == 1 else events.Paste(text))
                 else:
                     await self._check_bindings(event.key)
-            # What it does, what it says of that, and what the page makes of it.
+            # The action, the messages it posts, and the page's reaction to them.
             pumps = (screen,) if focused is None else (focused, focused, screen)
             for pump in pumps if not self._leaves_rest else ():
                 await _drained(pump)
             if self.screen_stack and self.screen is not screen:
-                # A page that is opened has its parts before the next key.
+                # Mount the widgets of a newly opened page before the next key.
                 await _drained(self.screen)
         finally:
             for _ in range(taken):
@@ -227,7 +226,7 @@ class PatchedApp(App[int]):
         if self._typed:
             self.call_later(self._take_key)
         elif self.screen_stack:
-            # A key may have ended the program, pages and all.
+            # The key may have ended the program with all its pages.
             self.screen.call_after_refresh(self._is_shown.set)
 
     def _text_ahead(self) -> str:
@@ -243,7 +242,7 @@ async def _drained(pump: MessagePump) -> None:
 
 
 class Pen:
-    """Writes segments one after the other and remembers how the last one looked."""
+    """Writes segments one after the other and tracks the current style."""
 
     def __init__(self, system: ColorSystem | None) -> None:
         self._system = system
@@ -261,7 +260,7 @@ class Pen:
         if not text:
             return
         if style is not None and style.link:
-            # Hyperlinks are rare here, and Rich knows how to open and close them.
+            # Hyperlinks are rare here, and Rich can open and close them.
             self._go(PLAIN)
             self._written.append(style.render(text, color_system=self._system))
             return
@@ -290,11 +289,11 @@ def _look(style: Style, system: ColorSystem) -> Look:
 
 
 class _CellUpdate(ChopsUpdate):
-    """Writes the changed cells of a line and nothing else.
+    """Writes only the changed cells of a line.
 
-    Leans on: `ChopsUpdate` keeps `chops` (per line: start of a strip → strip), `chop_ends` (where each of them ends)
-    and `spans` (line, first cell, end). Its own method begins every line at the start of the strip. Also on
-    `_color_system` of a Rich console, the colours of the terminal.
+    Relies on: `ChopsUpdate` has `chops` (per line: start of a strip → strip), `chop_ends` (the end of each strip) and
+    `spans` (line, first cell, end). Its own method starts every line at the start of the strip. Also on `_color_system`
+    of a Rich console, the colours of the terminal.
     """
 
     def render_segments(self, console: Console) -> str:
@@ -316,8 +315,8 @@ class _CellCompositor(Compositor):
 
 
 def update_by_cells(screen: Screen[Any]) -> None:
-    """Have `screen` send only the cells that were refreshed; call it before it is shown.
+    """Make `screen` send only refreshed cells; call it before it is shown.
 
-    Leans on: a screen draws through its attribute `_compositor`.
+    Relies on: a screen draws through its attribute `_compositor`.
     """
     screen._compositor = _CellCompositor()

@@ -1,6 +1,6 @@
-"""A process that waits for the end of another one, and then puts right what that leaves behind.
+"""A process that waits for another one to end, and then cleans up after it.
 
-Imports next to nothing, nor must it: the process begins with this file alone.
+Must import next to nothing: the process starts with this file alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_BYTES = 1 << 16
 _STANDARD_STREAMS = (0, 1, 2)
 _MOST_DESCRIPTORS = 1024
 _PUT_RIGHT_S = 10
-"""A warden that has not done by then ends all the same: nothing stays behind."""
+"""Time limit for the cleanup, so that no process is left behind."""
 KILL_AFTER_S = 3.0
 """Seconds between SIGTERM and SIGKILL."""
 LOOK_S = 0.02
@@ -29,24 +29,25 @@ _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 
 class Warden:
-    """A process that does nothing but wait for this one's end, and then puts right what is left.
+    """A process that waits for this one to end, and then cleans up.
 
-    It is a bare Python, started rather than forked: a fork would have to copy whatever this process then writes to, for
-    nine milliseconds of the first frame. Until it is there, what is said waits in the pipe between them, which the
-    kernel closes whatever ends this process. It has a process group of its own and ignores every signal: what is sent
-    to the job, or typed, is not for it.
+    It is a bare Python that is spawned: after a fork, this process would copy every page that it writes to, which costs
+    nine milliseconds of the first frame. Until it is ready, messages wait in the pipe, which the kernel closes however
+    this process ends. It has its own process group and ignores all signals: those sent to the job, or typed, are not
+    meant for it.
     """
 
     def __init__(self, put_right: Callable[..., None], *arguments: int, keeps: Sequence[int] = ()) -> None:
-        """Have `put_right` called with the last word of this process, if there was one, once it is no more.
+        """Once this process is gone, call `put_right` with its last message, if there was one.
 
         Args:
-            put_right: a function of a module; runs in the other process, with standard streams that go nowhere.
-            arguments: what it is called with after the word.
-            keeps: descriptors that it needs.
+            put_right: a module-level function; runs in the other process, with standard streams redirected to
+                /dev/null.
+            arguments: its further arguments.
+            keeps: file descriptors that it needs.
 
         Raises:
-            OSError: there may be no more processes, or there is no Python to start.
+            OSError: the process limit is reached, or there is no Python executable.
         """
         reading, self._writing = os.pipe()
         try:
@@ -58,7 +59,7 @@ class Warden:
             os.close(reading)
 
     def tell(self, word: bytes) -> None:
-        """What there is to put right from now on; nothing if it is empty. One line, shorter than a page."""
+        """Replace the message for the cleanup; an empty one means none. A single line, shorter than a page."""
         with suppress(OSError):
             os.write(self._writing, word + b"\n")
 
@@ -85,15 +86,15 @@ def _started(keeps: Sequence[int], put_right: Callable[..., None], arguments: Se
         os.environ,
         file_actions=[*streams, *((os.POSIX_SPAWN_DUP2, one, one) for one in keeps)],
         setpgroup=0,
-        # The terminal hangs up on the job where this process ends first: that waits until it is ignored.
+        # If this process dies first, the terminal hangs up on the job: SIGHUP stays blocked until it is ignored.
         setsigmask=signal.valid_signals(),
     )
 
 
 def begin(keeps: Sequence[int], module: str, name: str, arguments: Sequence[int]) -> NoReturn:
-    """Wait, as the process that was started; `keeps`: what it reads from, and the descriptors that it needs.
+    """Entry point of the spawned process; `keeps`: the pipe and the descriptors that it needs.
 
-    What it will need is imported at once: later the program may be of another version, gone, or on a slow disk.
+    Imports everything at once: later the program may have been updated or removed, or its disk may be slow.
     """
     try:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -108,13 +109,13 @@ def begin(keeps: Sequence[int], module: str, name: str, arguments: Sequence[int]
 
 
 def _take_name() -> None:
-    """`killall -9 rltop` is not for it either."""
+    """So that `killall -9 rltop` does not hit it."""
     with suppress(OSError), open("/proc/self/comm", "w") as name:  # noqa: PTH123
         name.write("warden")
 
 
 def _close_all_but(*keeps: int) -> None:
-    """Close every other descriptor: a pipe that is being watched is not to be held open from here."""
+    """Close all other descriptors, so as not to hold a watched pipe open."""
     try:
         descriptors = [int(entry.name) for entry in os.scandir("/dev/fd")]
     except OSError:  # there is no /proc
@@ -137,7 +138,7 @@ def _wait(reading: int, put_right: Callable[..., None], arguments: Sequence[int]
 
 
 def end_groups(leaders: bytes) -> None:
-    """End groups of processes, SIGTERM first; it stands here so that a warden has no more to import for it."""
+    """End process groups, SIGTERM first; defined here so that a warden needs no further import."""
     groups = [int(each) for each in leaders.split()]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for group in groups:
