@@ -1,1 +1,1 @@
-"""What is printed or written: the pages as text, reports with charts, and the JSON documents."""
+"""Printed and written output: pages as text, reports with charts, JSON documents."""

@@ -1,7 +1,7 @@
-"""The JSON document of `check`, and what every document has in common.
+"""The JSON document of `check`, and the parts that all documents share.
 
-Owns their shape, that of the overview excepted; numbers are as logged or in the metric's own unit, never
-rounded. Values that are not finite or not known are null.
+Defines their structure, except that of the overview. Numbers are as logged or in the metric's own unit, never rounded;
+non-finite and unknown values are null.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from rltop.stats.goodput import CLASSES
 Document = dict[str, Any]
 
 SCHEMA = 1
-"""Version of the documents: another one where a key goes or means something else. `schema.json` describes it."""
+"""Version of the documents, incremented when a key is removed or changes its meaning; see `schema.json`."""
 
 _MAYBE_UNSAFE = regex("[^ -~\\n]")
 _CLASS_KEYS = {"zero-variance": "no_contrast", "truncated": "cut"}
-"""Keys of classes of goodput, where they are not the words that are shown."""
+"""Keys of goodput classes that differ from the displayed words."""
 
 
 def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
     """What `rltop check --json` prints.
 
     `records` is the number of distinct training rows, `level` the worst active level at the end, `worst` the worst at
-    any time, `verdicts` the active alerts (firing or settled), and `events` every alert transition in file order; INFO
-    facts and transitions before the step `since` are left out. In a run with several streams, a verdict or event of a
+    any time, `verdicts` the active alerts (firing or settled), and `events` every alert transition in file order,
+    without INFO facts and transitions before the step `since`. In a run with several streams, a verdict or event of a
     secondary stream names it and uses its steps; `streams` has the progress of each, `ranks` the slowest ranks.
     """
     identity = snapshot.identity
@@ -64,7 +64,7 @@ def events_since(snapshot: Snapshot, since: int | None) -> list[Event]:
 
 
 def pipeline_document(snapshot: Snapshot) -> Document | None:
-    """Who waits for whom, and what is thrown away; None where the run generates and trains in turn."""
+    """Who waits for whom, and what is discarded; None if the run alternates between generation and training."""
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
         return None
@@ -160,7 +160,7 @@ def _ranks(snapshot: Snapshot) -> Document | None:
 
 
 def dumps(document: Document) -> bytes:
-    r"""A document as indented JSON, UTF-8, without a last newline.
+    r"""A document as indented JSON, UTF-8, without a trailing newline.
 
     Keys and names come from outside: what UTF-8 cannot encode is escaped, and integers beyond 64 bits become floats.
     Control characters and line separators are written as `\uXXXX`, which every parser reads as the same text.
@@ -169,15 +169,15 @@ def dumps(document: Document) -> bytes:
 
 
 def line(document: Document) -> bytes:
-    """A document as JSON in one line, otherwise as `dumps`."""
+    """A document as JSON on one line, otherwise as `dumps`."""
     return _written(document, None)
 
 
 def _written(document: Document, indent: int | None) -> bytes:
-    # The standard library's: orjson is imported for long histories only, see `formats.jsonl`.
+    # The standard library's json: orjson is imported only for long histories, see `formats.jsonl`.
     separators = (",", ": " if indent else ":")
     text = json.dumps(_encodable(document), ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
-    # Below U+0020 it escapes by itself, and outside of texts there is only ASCII.
+    # Below U+0020 json escapes by itself, and outside of strings there is only ASCII.
     if text.isascii() and "\x7f" not in text:
         return text.encode()
     return _MAYBE_UNSAFE.sub(lambda found: spelled(found[0]) if is_unsafe(found[0]) else found[0], text).encode()
@@ -198,7 +198,7 @@ def _encodable(value: Any) -> Any:
 
 
 def level_of(snapshot: Snapshot) -> Level:
-    """The worst active level; NO_DATA while there is no row."""
+    """The worst active level; NO_DATA without any row."""
     if not snapshot.stream.has_values:
         return Level.NO_DATA
     return max((verdict.level for verdict in snapshot.firing), default=Level.OK)
@@ -224,10 +224,9 @@ def incidents(verdicts: Sequence[Verdict]) -> list[Document]:
 
 
 def worst_of(snapshot: Snapshot) -> Document:
-    """The worst level ever beside that of now, and the alert behind it; muted rules are left out and counted.
+    """The worst level ever, and the alert behind it; muted rules are excluded and counted.
 
-    An alert of an attempt that a restart left behind is an `earlier_alert` and does not count. A run that died
-    is critical.
+    An alert from before a restart is an `earlier_alert` and does not count. A run that died is critical.
     """
     history = snapshot.history
     level = max(level_of(snapshot), history.level if snapshot.stream.has_values else Level.NO_DATA)

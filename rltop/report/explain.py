@@ -1,6 +1,6 @@
 """Rules explained: the condition, why it matters, what to do, and what a rule found in a run.
 
-Used by `rltop check --explain`, `--rules` and the generated page. Without a run it needs no file.
+Used by `rltop check --explain`, `--rules` and the generated page. Without a run it reads no file.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _BEGINS = (EventState.FIRING, EventState.ESCALATED, EventState.FACT)
 
 
 def find_rule(name: str) -> RuleSpec:
-    """The rule, or the part of one, with an id, case-insensitive; for a former one the rule that says it now.
+    """The rule or part with an id, case-insensitive; for a former id, the rule that replaced it.
 
     Raises:
-        RltopError: there is no such rule, or no more; suggests similar ones.
+        RltopError: there is no such rule (with similar ones as a hint), or it was removed.
     """
     known = {each.upper(): each for each in (*registry.NAMED, *registry.FORMER)}
     found = name if name in registry.NAMED else known.get(name.upper(), "")
@@ -74,7 +74,7 @@ def lasting(spec: RuleSpec) -> str:
 
 
 def levels(rule: str) -> list[str]:
-    """What the evidence says of the levels of a rule: why it may say CRIT, or what is shown at most, and why."""
+    """Evidence for the levels of a rule: why CRIT is justified, or the highest level shown, with the reason."""
     capped = {FIELDS[field]: highest[rule] for field, highest in HIGHEST.items() if rule in highest}
     said = [f"CRIT {crit}" for crit in (words_of(rule).crit,) if crit]
     if len({*capped.values()}) == 1 and len(capped) == len(HIGHEST):
@@ -88,7 +88,7 @@ _CAPPED = {
     Level.WARN: "CRIT was right in no public log, and ends no run by definition",
     Level.INFO: "too seldom right in public logs",
 }
-"""Highest level that is shown → why."""
+"""Highest level shown → why."""
 
 
 def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> list[str]:
@@ -220,7 +220,7 @@ def _seen(snapshot: Snapshot, signal: Signal) -> str:
 
 
 def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Snapshot | None = None) -> list[Row]:
-    """All rules, below each its parts: id, name, family, metrics, configured thresholds, what they apply to."""
+    """All rules, each followed by its parts: id, name, family, metrics, configured thresholds, scope."""
     specs, profiles = registry.DOCUMENTED, profiles_of(options, snapshot)
     ids = max(len(_listed(spec)) for spec in specs) + 2
     titles = max(len(spec.title) for spec in specs) + 2
@@ -271,7 +271,7 @@ def explain_text(
     is_ascii: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """A rule explained, and with a run what it found there; lines of text without a last newline."""
+    """A rule explained and, with a run, what it found there; lines of text without a trailing newline."""
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = rule_rows(spec, options, width, glyphs, profiles_of(options, snapshot))
     if snapshot is not None:

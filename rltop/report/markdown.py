@@ -1,6 +1,6 @@
 """A report as Markdown: for an issue, a pull request, the summary of a CI job.
 
-Owns how text is kept from becoming markup, a link, a mention or an issue number where GitHub or GitLab show it.
+Prevents text from becoming markup, a link, a mention or an issue number on GitHub or GitLab.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def job_summary(reports: Sequence[RunReport], made: Made) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that stays text within a line: no markup, no link, no mention."""
+    """Text within a line, escaped so that it is no markup, link or mention."""
     shown = clip_middle(Label.of(text).display, _LONGEST)
     shown = _AUTOLINK.sub(lambda found: f"{found[0][:-1]}\0{found[0][-1]}", shown)
     shown = _MENTION.sub(lambda found: f"{found[0]}\0", shown)
@@ -78,18 +78,18 @@ def plain(text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    """Text that begins a line, and neither a list nor a heading nor a rule."""
+    """Text at the start of a line, escaped so that it is no list, heading or rule."""
     return _BEGINS_BLOCK.sub(lambda found: f"{_WORD_JOINER}{found[0]}", plain(text))
 
 
 def code(text: str) -> str:
-    """A key or a path as code, also inside of a table."""
+    """A key or a path as code, also inside a table."""
     shown = clip_middle(Label.of(text).display, _LONGEST)
     if not shown.strip():
         return ""
     if not {"`", "|"} & set(shown) and shown == shown.strip():
         return f"`{shown}`"
-    # As an element: a fence cannot hold a bar in a table, nor blanks or backticks at its ends.
+    # As an element: Markdown code cannot hold a pipe in a table, nor blanks or backticks at its ends.
     shown = _MARKUP.sub(lambda found: f"&#{ord(found[0])};", html.escape(shown, quote=False))
     return f"<code>{shown.replace('://', ':&#47;/')}</code>"
 

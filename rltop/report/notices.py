@@ -1,8 +1,8 @@
 """New alerts and events of a run that is watched without a screen.
 
-Owns the difference between two polls: each alert is announced when it is raised, when
-it escalates and when it recovers, once each, whether it was first seen in a closed
-row, in the open row, or in a silence. Prints nothing and runs nothing.
+Computes the difference between two polls: each alert is announced once when it is raised, when it escalates and when it
+recovers, whether it was first seen in a closed row, in the open row, or during silence. Prints nothing and runs
+nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
 from rltop.run.run import Run
 
 _Name = tuple[str, str]
-"""Stream and rule."""
+"""(stream, rule)."""
 
 
 class NoticeKind(enum.StrEnum):
@@ -38,11 +38,11 @@ class Notice:
         kind: raised, escalated, eased, settled, recovered, or a fact; the first two are alarms.
         metric, key: canonical name and the trainer's key, or "".
         episode: number of the alert within this run, the same until it recovers; 0 for facts.
-        stream: the stream of the run whose steps are meant; "" for the main one.
-        incident: number of the incident that an alarm belongs to; 0 for none.
-        first_rule: the rule that it began with, or "".
+        stream: the stream of the run that counts its steps; "" for the main one.
+        incident: number of the incident of an alarm; 0 for none.
+        first_rule: the rule that started the incident, or "".
         advice: what to do, or "".
-        part: id of the part of the rule that says so, or "".
+        part: id of the part of the rule that raised it, or "".
     """
 
     kind: NoticeKind
@@ -77,8 +77,8 @@ class _Episode:
 class Announcer:
     """Announces alerts and events of one run, each once.
 
-    Nothing is announced before the history has been read. Alerts that are active at its
-    end are announced then, as past; those that had recovered are not.
+    Nothing is announced before the history has been read. Then active alerts are announced as past ones; those that
+    recovered within the history are not.
     """
 
     def __init__(self, run: Run) -> None:
@@ -100,8 +100,8 @@ class Announcer:
     def news(self) -> list[Notice]:
         """What has happened since the last call, in order.
 
-        Rows that came together are announced by their events, so that an alert that
-        began and recovered between two calls is not missed.
+        Rows that arrived together are announced by their events, so that an alert that began and recovered between two
+        calls is not missed.
         """
         run = self.run
         if not run.has_caught_up:
@@ -117,7 +117,7 @@ class Announcer:
         verdicts = {(verdict.stream, verdict.rule): verdict for verdict in run.verdicts}
         notices = [one for event in events for one in self._of_event(event, verdicts.get((event.stream, event.rule)))]
         firing = {name: verdict for name, verdict in verdicts.items() if verdict.is_active}
-        # Several rows may be provisional, until the trainer is known: each alert is told at its own.
+        # Until the trainer is known, several rows may be provisional: announce each alert at its own row.
         for event in [] if is_past else run.events:
             begun = firing.get((event.stream, event.rule)) if event.is_provisional else None
             is_alarm = event.state in (EventState.FIRING, EventState.ESCALATED)
@@ -130,11 +130,11 @@ class Announcer:
         return notices
 
     def _new_events(self) -> list[Event]:
-        # Provisional events of the newest row are announced by its verdicts.
+        # Provisional events of the newest row are announced through its verdicts.
         events = [event for event in self.run.events if not event.is_provisional]
         if len(events) == self._told.total():
             return []
-        # By what they are, not by place: one whose row has an earlier clock stands before others, told or not.
+        # Compare by identity, not by position: an event with an earlier clock is sorted before ones already announced.
         told, self._told = self._told, Counter(_which(event) for event in events)
         new = []
         for event in events:
@@ -187,7 +187,7 @@ class Announcer:
         episode = self._episodes.get(name)
         is_raised = verdict.state is VerdictState.FIRING if event is None else event.state is EventState.FIRING
         if episode is not None and episode.is_settled and is_raised:
-            episode = None  # it has left the level at which it had settled: another alert, of what has not recovered
+            episode = None  # the metric has left the level at which it had settled, which is a new alert
         if episode is not None and episode.level >= level:
             return
         kind = NoticeKind.RAISED if episode is None else NoticeKind.ESCALATED

@@ -1,6 +1,6 @@
 """The JSON document of `--once --json`: the whole overview.
 
-Owns its shape; apart from that of `check`, which needs no view.
+Separate from `document`, as `check` needs no views.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def _values(snapshot: Snapshot) -> Document:
 def once_document(snapshot: Snapshot) -> Document:
     """What `rltop --once --json` prints: the whole overview.
 
-    `signals` has every key with a catalogue metric, primary ones first within
-    their metric; `other_keys` has the rest, so that no key is missing.
+    `signals` has every key with a catalogue metric, primary ones first within their metric; `other_keys` has the rest,
+    so that no key is missing.
     """
     identity, stream = snapshot.identity, snapshot.stream
     view = build_overview(snapshot, width=40, height=1)

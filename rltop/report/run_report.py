@@ -1,7 +1,7 @@
-"""What a report says of a run: what the pages show of it, read once, as plain data.
+"""Contents of a report: what the pages show of a run, read once, as plain data.
 
-Owns which pages are read and how much of each. A `RunReport` holds no run: of many runs one is read after the other.
-The files of `report/` write it as HTML, Markdown, SVG, CSV or JSON.
+Decides which pages are read and how much of each. A `RunReport` holds no reference to its run, so that many runs can be
+read one after the other. The other files of `report/` write it as HTML, Markdown, SVG, CSV or JSON.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from rltop.structs import NamedTuple, Remembered
 T = TypeVar("T")
 
 COLUMNS = 190
-"""Columns of a chart: two points in each at the most, so that a long run has no larger charts than a short one."""
+"""Columns of a chart, with at most two points each, so that long runs have no larger charts than short ones."""
 
 MOST_RUNS = 12
 """Further runs appear in the tables only."""
@@ -55,10 +55,10 @@ MOST_ALERTS = 12
 MOST_EVENTS = 60
 MOST_METRICS = 60
 MOST_SETTINGS = 40
-"""How much of a run is shown; what is left out is counted."""
+"""Limits per run; what is left out is counted."""
 
 LEADING = frozenset({*REWARDS, *VALIDATIONS})
-"""What somebody asks for first: is it learning, and does that hold on held-out data."""
+"""What people ask first: is it learning, and does that hold on held-out data?"""
 
 _OVERVIEW = (200, 26 + MOST_METRICS)
 _TABLE_CELLS = 160
@@ -94,10 +94,10 @@ class Figure:
 
     Attributes:
         value: the newest value with its unit, as on the screen.
-        change: against the baseline; empty where there is none.
-        metric: name in the catalogue; empty where it has none.
-        stream: the stream of the run that it is in; "" is the main one.
-        places: where its steps are there; None where the run does not log it.
+        change: relative to the baseline; empty without one.
+        metric: canonical name; empty if it is not in the catalogue.
+        stream: the stream of the run; "" is the main one.
+        places: positions of its steps on `axis`; None if the run does not log it.
     """
 
     title: str
@@ -120,10 +120,10 @@ class AlertReport:
     """An active alert.
 
     Attributes:
-        conclusion: what the order of the related metrics says; empty where that is nothing.
+        conclusion: what the order of the related metrics suggests; empty for nothing.
         chain: the related metrics, in the order to check, and how each moved.
         missing: titles of related metrics that the run does not log.
-        figures: charts of the evidence: of its metric, and of what it began with.
+        figures: charts of its metric and of the metric that moved first.
     """
 
     verdict: Verdict
@@ -136,7 +136,7 @@ class AlertReport:
 
     @property
     def words(self) -> dict[str, str]:
-        """What is said of it, by what it is; empty where there is nothing to say."""
+        """Label → text; empty if there is nothing to say."""
         verdict, began = self.verdict, origin(self.verdict)
         return {
             "do": "" if verdict.advice is None else verdict.advice.text,
@@ -148,17 +148,17 @@ class AlertReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """Everything that a report says of one run.
+    """The contents of a report about one run.
 
     Attributes:
         alerts: active ones, worst first.
-        timing: the newest step and the steps before it; None where none is logged.
+        timing: the newest step and the steps before it; None if no timing is logged.
         timing_words: what explains the step time, or why there is none.
         events: the newest transitions and the facts that explain them, newest last.
-        pipeline: who waits for whom, of a run that generates beside the training.
-        document: the JSON document of `--once --json`, if it was asked for.
-        divergence: where it diverged from the run `against`, in words; empty without one.
-        settings: what it was started with; None where that is not known.
+        pipeline: who waits for whom, for an asynchronous run.
+        document: the JSON document of `--once --json`, if requested.
+        divergence: where it diverges from the run `against`, in words; empty without one.
+        settings: its launch settings; None if unknown.
     """
 
     path: Label
@@ -204,14 +204,14 @@ def build_report(
     baseline: Snapshot | None = None,
     beside: Snapshot | None = None,
 ) -> RunReport:
-    """Read everything that a report says of a run.
+    """Collect everything that a report contains about a run.
 
     Args:
-        has_charts: read the charts too, which are most of the work.
-        window: the steps, both inside, of the curves of the key metrics; None is all.
-        axis: what this run and others are aligned by in one chart.
+        has_charts: include charts, which are most of the work.
+        window: range of steps of the key curves, both ends included; None: all.
+        axis: the common axis of this run and others in one chart.
         baseline: the run with which this one is compared, metric by metric.
-        beside: without one, the run from which this one is said to diverge.
+        beside: without a baseline, the run that the divergence is measured from.
     """
     view = build_overview(snapshot, width=_OVERVIEW[0], height=_OVERVIEW[1])
     divergence = ""
@@ -253,7 +253,7 @@ def build_report(
 
 
 def grid_of(table: Table[T], cells: int = _TABLE_CELLS) -> Grid:
-    """A table cell by cell; columns that say nothing, and those that draw lines, are left out."""
+    """A table as cells, without empty columns and those that draw lines."""
     items, columns = table.items, [one for one in table.columns if isinstance(one.head, str)]
     found = [[_stripped(_cell(column, item, cells)) for item in items] for column in columns]
     kept = [number for number, column in enumerate(found) if any(column)]
@@ -317,7 +317,7 @@ def settings_grid(report: RunReport) -> Grid:
 
 
 def differing_settings(reports: Sequence[RunReport]) -> Grid:
-    """The settings in which runs differ, a run in each column; those that only name a run are left out."""
+    """The settings in which runs differ, one column per run, without those that only name a run."""
     found = [one for one in differences([report.settings for report in reports]) if not one.is_name]
     rows = [
         _cells((Label.of(one.name).display, "key"), *((value or units.UNKNOWN, "value") for value in one.values))
@@ -338,14 +338,14 @@ def divergences(reports: Sequence[RunReport]) -> Grid:
 
 
 def pipeline_words(flow: Flow) -> tuple[str, ...]:
-    """What is said of a pipeline under its sentence: idle shares, what to turn, goodput and its cost."""
+    """The lines below a pipeline's sentence: idle shares, advice, goodput and its cost."""
     goodput = () if flow.goodput is None else (flow.goodput.sentence,)
     cost = () if flow.goodput is None or flow.spent is None else (flow.spent.words(flow.goodput),)
     return tuple(text for text in (idle_words(flow.waits), flow.waits.advice, *goodput, *cost) if text)
 
 
 def parts_grid(flow: Flow) -> Grid:
-    """The boxes of the page, a row for each number; of a hollow one how to log it."""
+    """The boxes of the page, one row per number; an empty box shows how to log its metrics."""
     rows: list[tuple[Line, ...]] = []
     for box in flow.boxes:
         name = box.name
@@ -364,7 +364,7 @@ def parts_grid(flow: Flow) -> Grid:
 
 
 def differences_of(reports: Sequence[RunReport]) -> list[tuple[str, Grid, str]]:
-    """In what runs differ: titles, tables, and what is counted where some is left out; none that is empty."""
+    """Differences between runs as (title, table, noun for left-out rows); empty tables are omitted."""
     found = (
         ("Where they diverge", divergences(reports), "run"),
         ("Settings that differ", differing_settings(reports), "setting"),
@@ -402,13 +402,13 @@ def run_names(reports: Sequence[RunReport]) -> list[str]:
 
 
 def short_names(reports: Sequence[RunReport]) -> Sequence[str]:
-    """The same for heads and legends: without what all of them begin and end with, where they are long."""
+    """Names for headings and legends: if they are long, without their common parts."""
     names = tuple(run_names(reports))
     return names if max(map(len, names), default=0) <= _LONG_NAME else without_shared(names)
 
 
 def _compared(row: MetricRow, newest: int) -> Line:
-    """The value of a run; where another has one of a later step, with its own."""
+    """The value of a run, with its step if another run has a later one."""
     (text, unit), point = value_text(row.reading), row.reading.point
     role = LEVEL_ROLES[row.reading.level] if row.reading.level >= Level.INFO else "value"
     change = change_text(row.reading)
@@ -516,8 +516,8 @@ def figure_of(
     """A metric with its chart.
 
     Args:
-        title: what it is called; by default as the catalogue calls it.
-        window: the steps of the chart, both inside; None is all.
+        title: by default its title in the catalogue.
+        window: range of steps of the chart, both ends included; None: all.
     """
     view = build_metric(part, key, columns=COLUMNS, zoom=None if window is None else Zoom(*window))
     reading, plot = view.reading, view.plot
@@ -553,7 +553,7 @@ def _over(snapshot: Snapshot) -> Iterator[str]:
 
 def _metrics(snapshot: Snapshot, rows: Sequence[MetricRow], view: OverviewView) -> Grid:
     table = Table(metric_columns(200, UNICODE), rows, sign=lambda row: row_sign(row, UNICODE))
-    # The remarks have no head, and neither have the lines: these are drawn in charts.
+    # The notes and the lines have no head; the lines are left out, as there are charts.
     columns = [column._replace(head="notes") if column.head == "" else column for column in table.columns]
     grid = grid_of(table._replace(columns=columns))
     total = sum(len(part.stream.keys) for part in snapshot.streams if not part.source.is_rank)

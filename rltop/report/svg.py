@@ -1,8 +1,7 @@
-"""Charts as SVG: a metric, several runs in one, the stages of a step; all of a report on one sheet; their styles.
+"""Charts as SVG: one metric, several runs overlaid, the stages of a step; a whole report on one sheet; styles.
 
-Owns how they are drawn. What is drawn, and on which axes, comes from the pages; colours come from
-the style sheet by role, so that a chart is light, dark or printed without being drawn anew. Text
-from outside enters through `escaped` alone.
+Data and axes come from the pages. Colours come from the style sheet by role, so that the same chart works light, dark
+and printed. Text from outside is inserted only through `escaped`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _LONGEST = 2_000
 _NONCHARACTERS = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
 
 _LEAST_SHARE = 0.2
-"""How much of its chart a curve takes at least, the band around it aside."""
+"""Minimum fraction of the chart's height for the curve, without its band."""
 
 _BAR, _GAP = 15, 3
 _NAME_CELLS = 22
@@ -85,7 +84,7 @@ def figure_svg(figure: Figure) -> str:
 
 
 def legend(figure: Figure) -> list[list[Line]]:
-    """What each line of a chart is, and what its signs mean: two lists of entries, each a sign and its words."""
+    """The legend of a chart: entries for its lines and entries for its markers, each a sign and its meaning."""
     axes = _axes(figure.plot)
     if axes is None:
         return []
@@ -105,7 +104,7 @@ def legend(figure: Figure) -> list[list[Line]]:
 
 
 def overlay_svg(figures: Sequence[Figure | None]) -> str:
-    """The same metric of several runs in one chart, smoothed, aligned by what their figures say."""
+    """The same metric of several runs in one chart, smoothed, on the axis of the figures."""
     shown = [(number, one) for number, one in enumerate(figures[:SERIES]) if one is not None and one.places is not None]
     axis = shown[0][1].axis if shown else Axis.STEP
     curves = [(number, _placed(one)) for number, one in shown]
@@ -144,7 +143,7 @@ def stages_svg(timing: TimingView) -> str:
         parts.append(_text(stage.depth * 10, middle, name, "dim" if stage.depth or stage.is_outside else ""))
         for start_s, stop_s in stage.parts or ((stage.start_s, stage.start_s + stage.duration_s),):
             parts.append(_bar(stage, top, start_s, stop_s, end_s, room))
-        # What runs between steps is no part of one.
+        # A stage between steps has no share of the step.
         share = "" if stage.depth or stage.is_outside else f" {share_text(stage.share)}"
         parts.append(_text(WIDTH, middle, f"{units.duration(stage.duration_s)}{share}", "dim", "end"))
     return _svg(max(1, len(stages)) * (_BAR + _GAP), f"stages of step {units.step(timing.step)}", parts)
@@ -184,7 +183,7 @@ def strip_svg(timing: TimingView) -> str:
 def _stack(step: StripStep, timing: TimingView, left: float, width: float, longest: float) -> Iterator[str]:
     bottom = 8.0 + _STRIP_HEIGHT
     total_s = sum(seconds for _, seconds in step.parts)
-    # Stages that overlap take longer together than the step.
+    # Overlapping stages sum to more than the step.
     fit = step.total_s / total_s if total_s > step.total_s > 0 else 1.0
     for name, seconds in step.parts:
         height = max(0.0, seconds * fit / longest * _STRIP_HEIGHT)
@@ -209,12 +208,12 @@ def _axes(plot: PlotData) -> Axes | None:
 
 
 class _Frame:
-    """Where steps and values stand in a picture."""
+    """Maps steps and values to coordinates."""
 
     def __init__(self, axes: Axes, height: int) -> None:
         self._axes, self.bottom = axes, height - _BOTTOM
         self._span = axes.last - axes.first
-        # Halved: the distance of two finite numbers may be none.
+        # Halved, as the difference of two finite numbers may overflow.
         self._low, high = self._scaled(axes.low), self._scaled(axes.high)
         self._reach = high / 2 - self._low / 2
 
@@ -309,7 +308,7 @@ def _n(value: float) -> str:
 
 
 SERIES = 8
-"""Runs that can be told apart in one chart."""
+"""Maximum number of runs that are distinguishable in one chart."""
 
 
 def style_sheet(*, has_page: bool) -> str:

@@ -1,8 +1,8 @@
-"""Runs as text: the rows of the overview, and of `rltop check`, the alerts at the end of a run and its events.
+"""Runs as text: the overview, and the output of `rltop check`: alerts at the end of a run, and its events.
 
-Owns the writing of rows without a screen. Colours are the terminal's own sixteen, because its background is unknown;
-without colour nothing is lost, since every level has a sign and a word. What `check` says is made to be pasted into an
-issue: every alert with its numbers and the metrics to check next.
+Renders rows without a screen. Colours are the terminal's own sixteen, because its background is unknown; no information
+depends on colour, since every level has a sign and a word. The output of `check` is meant to be pasted into an issue:
+every alert with its numbers and the metrics to check next.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 PALETTE = "terminal"
 """The theme for output without a screen."""
 _ENDINGS = {RunState.DIED: Level.CRIT, RunState.FINISHED: Level.WARN, RunState.INTERRUPTED: Level.INFO}
-"""How bad an error is that a run ended with."""
+"""Severity of an error message at the end of a run, by its final state."""
 
 
 def once_text(
@@ -87,7 +87,7 @@ _LABEL = 10
 def check_text(
     snapshot: Snapshot, *, use_color: bool = False, is_ascii: bool = False, width: int = WIDTH, since: int | None = None
 ) -> str:
-    """The alerts at the end of a run and its events, as lines of text without a last newline.
+    """The alerts at the end of a run and its events, as lines of text without a trailing newline.
 
     Args:
         since: leave out events before this step; active alerts are always printed.
@@ -141,7 +141,7 @@ def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Gl
 
 
 def explains(event: Event, since: int | None) -> bool:
-    """Is it an INFO event that explains alerts: a restart, a new phase, a learning-rate change, a profile?"""
+    """Whether it is an INFO event that may explain alerts: a restart, a phase, a learning-rate change, a profile."""
     if event.state is not EventState.FACT or event.rule in _ROUTINE:
         return False
     return since is None or event.step >= since

@@ -1,7 +1,7 @@
-"""Which formats a report has, by the end of its file name: the HTML page, and CSV and JSON, which are plain data.
+"""The formats of a report by file suffix; writers for HTML pages, CSV and JSON.
 
-The page has no script, nothing from the network, and is readable without styles. Its text is well-formed XML too, so
-that it can be read by any parser.
+The page has no scripts, loads nothing from the network, and is readable without styles. It is also well-formed XML, so
+that any parser can read it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         ".csv": "a row for each logged metric; with --curves a row for each point of the charts",
     }
 )
-"""Suffix → what is written."""
+"""Suffix → content."""
 
 _SAME: Mapping[str, str] = MappingProxyType({".htm": ".html", ".markdown": ".md"})
 DATA = frozenset({".json", ".csv"})
@@ -81,7 +81,7 @@ def format_of(path: str) -> str:
     """The format of a report, as a suffix of `FORMATS`.
 
     Raises:
-        RltopError: the file name ends in none of them.
+        RltopError: the file name has none of these suffixes.
     """
     suffix = PurePath(path).suffix.lower()
     suffix = _SAME.get(suffix, suffix)
@@ -101,7 +101,7 @@ def rendered(suffix: str, reports: Sequence[RunReport], made: Made, *, has_curve
     """A report in one of the formats.
 
     Args:
-        has_curves: in CSV, the points of the charts instead of the table of metrics.
+        has_curves: in CSV, write the points of the charts instead of the table of metrics.
     """
     match suffix:
         case ".html":
@@ -142,7 +142,7 @@ def _csv(heads: Sequence[str], rows: Iterator[Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> object:
-    """A number with all its digits; a text in one line that no spreadsheet takes for a formula."""
+    """A number with all its digits; a text on one line, prefixed so that no spreadsheet takes it for a formula."""
     if not isinstance(value, str):
         return "" if value is None else value
     shown = Label.of(value).display
@@ -167,7 +167,7 @@ def _count(one: Document) -> int:
 
 
 def _points(reports: Sequence[RunReport]) -> Iterator[Sequence[object]]:
-    """The points of the charts: of a stretch with more records than columns, its lowest and its highest value."""
+    """The points of the charts: the minimum and maximum of each interval with more records than columns."""
     for report in reports:
         for figure in report.figures:
             head = (report.entry.name.raw, report.path.raw, figure.stream or None, figure.metric or None)
@@ -217,7 +217,7 @@ def _comparison(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[
 
 
 def _overlays(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[str]:
-    """The metrics that several runs log, all of them in one chart each; and which runs do not log what aligns them."""
+    """Metrics that several runs log, one chart for each; and a note on runs that do not log the common axis."""
     titles: dict[str, int] = {}
     without = []
     axis = Axis.STEP
