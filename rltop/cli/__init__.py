@@ -1,7 +1,7 @@
 """Arguments → configuration → the screen or the report.
 
-Owns the start-up order; everything heavy is imported by the command that needs it,
-so that `--help` and `check` do not import the screen.
+Defines the start-up order: each command imports its heavy dependencies itself, so that `--help` and `check` do not
+import the screen.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Exception as error:
-        # The one place that catches everything: the terminal has been restored by now.
+        # The only catch-all: the terminal has been restored by now.
         return _end_after(error)
     return code
 
@@ -58,7 +58,7 @@ def _end_after(error: Exception) -> int:
         output.complain(what, f"  {remedy}")
         return EXIT_USAGE
     if isinstance(error, OSError):
-        # An OSError is a limit, a deleted folder, a failing device: not an internal error.
+        # An OSError means a limit, a deleted folder or a failing device, not an internal error.
         output.complain(*describe_refusal(error, os.environ))
         return EXIT_USAGE
     output.complain(*describe_fault(error, os.environ))

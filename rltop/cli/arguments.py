@@ -18,10 +18,10 @@ from rltop.settings import add_flags
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports usage errors with control characters escaped, and an output that cannot be written."""
+    """Escapes control characters in usage errors, and reports failed writes of help and version."""
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # argparse passes over what a full disk or a closed output says of help and version.
+        # argparse ignores errors such as a full disk or a closed output here.
         if file is sys.stdout:
             say(message)
             finish_saying()
@@ -51,7 +51,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Arguments as a namespace whose `command` runs them.
+    """Parse arguments into a namespace; its `command` runs them.
 
     Raises:
         SystemExit: for --help and --version, and for what argparse refuses.
@@ -62,7 +62,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """As wide as the terminal, asked without `shutil`: argparse makes one for every option that it is told of."""
+    """As wide as the terminal, without `shutil`; argparse creates a formatter for every option added."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=text_width(None) - 2)
@@ -99,7 +99,7 @@ def _show_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
 
 
 def _number(low: float, high: float, what: str, *, is_above: bool = False) -> Callable[[str], float]:
-    """The type of an option that is a number; `what` says which, `{}` stands for what was typed."""
+    """Argument type for a number; `what` describes the valid ones, with `{}` for the input."""
 
     def number(text: str) -> float:
         try:
@@ -114,7 +114,7 @@ def _number(low: float, high: float, what: str, *, is_above: bool = False) -> Ca
 
 
 def _whole(least: int, most: int, what: str) -> Callable[[str], int]:
-    """The type of an option that is a whole number; `what` says which."""
+    """Argument type for an integer; `what` describes the valid ones."""
 
     def whole(text: str) -> int:
         digits = text.removeprefix("-") if least < 0 else text
@@ -166,19 +166,19 @@ _GIVEN: Mapping[str, Callable[[str], Any] | None] = {
     "speed": _number(0, 1e6, "above 0 and at most 1,000,000, not {}", is_above=True),
     "share": _number(0, 1, "between 0 and 1, not {}"),
 }
-"""What an option may be given, by its name in `options.txt`."""
+"""Types of option values, by their names in `options.txt`."""
 
 
 @cache
 def _sections(file: str) -> Mapping[str, Sequence[str]]:
-    """The lines of `options.txt` or `commands.txt` by the heads of their sections."""
+    """The lines of `options.txt` or `commands.txt` by section."""
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")
     sections = [section.splitlines() for section in text.split("\n\n[")[1:]]
     return {head.removesuffix("]"): lines for head, *lines in sections}
 
 
 def _add(parser: argparse.ArgumentParser, section: str, *, is_whole: bool) -> None:
-    """Give a parser the options of a section; unless `is_whole`, some of them are hidden from its help."""
+    """Add the options of a section to a parser; unless `is_whole`, some of them are hidden from its help."""
     into: Any = parser
     if section == "sources":
         about = "asked beside the files; nothing is contacted that is not named here" if is_whole else None
@@ -217,7 +217,7 @@ def _told(given: str, metavar: str, said: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _late(path: str) -> Callable[[argparse.Namespace], int]:
-    """What runs a command; its module is imported when it does."""
+    """A function that runs a command and imports its module only then."""
 
     def run(arguments: argparse.Namespace) -> int:
         module, _, name = path.partition(".")
@@ -229,7 +229,7 @@ def _late(path: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _about(name: str) -> tuple[str, str]:
-    """What a command is for, and what stands below its options in its help."""
+    """The description of a command, and the notes below its options."""
     about, *notes = _sections("commands.txt")[name]
     return about, "\n".join(notes)
 
@@ -246,12 +246,12 @@ def _command_parser(name: str, *, is_whole: bool = False) -> argparse.ArgumentPa
 
 
 _ALONE = frozenset({"callback", "skill", "completions"})
-"""Commands without the flags of the settings."""
+"""Commands without the flags for settings."""
 _RUN_BY = {
     "replay": "show.replay", "demo": "show.demo", "config": "printing.print_config", "callback": "printing.callback",
     "skill": "printing.skill", "completions": "printing.completions",
 }  # fmt: skip
-"""What runs a command, where it is not the function of its name in the module of its name."""
+"""Functions of commands, unless module and function are named after the command."""
 
 
 def every_parser() -> dict[str, argparse.ArgumentParser]:

@@ -1,6 +1,6 @@
-"""What is read whole, printed and left: `rltop check`, which applies the rules, `--once` and `--json`, the overview.
+"""Commands that read to the end, print and exit: `rltop check`, which applies the rules, `--once` and `--json`.
 
-The clock decides nothing but the word for the state.
+The clock only affects the state word.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 def check(arguments: Namespace) -> int:
     """Apply the rules to files and print the alerts at their end; alerts set the exit code.
 
-    Files are checked one after the other; one that cannot be read is reported and skipped.
+    Files are checked one after the other; an unreadable one is reported and skipped.
 
     Raises:
         RltopError: a setting, the only file, or the rule to explain is invalid.
     """
-    # Hardly anything that is made here refers to itself, and looking for that takes a hundredth of the time.
+    # Hardly any object created here is part of a cycle, and searching for cycles takes 1 % of the time.
     gc.set_threshold(20_000)
     config = load_config(arguments)
     spec = None
@@ -74,7 +74,7 @@ def _many(
     runs: Iterable[Found | tuple[str, RltopError]],
     reports: list[RunReport] | None,
 ) -> int:
-    """Each run in turn, none kept in memory: an array in JSON, else one text after the other."""
+    """Check runs one at a time, without keeping any in memory; prints a JSON array or consecutive texts."""
     codes = set()
     for number, found in enumerate(runs):
         try:
@@ -227,7 +227,7 @@ def _print(run: Run, config: Config, arguments: Namespace) -> int:
 
 
 def print_several(found: Sequence[Found], config: Config, arguments: Namespace) -> int:
-    """Read several runs, one after the other, and print a line of each; in JSON an array of whole documents.
+    """Read several runs, one after the other, and print one line each; in JSON an array of complete documents.
 
     Returns:
         EXIT_USAGE if one of them could not be read, EXIT_NO_METRICS if none has a row.
@@ -239,7 +239,7 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
 
     entries, is_whole = [], True
     for number, each in enumerate(found):
-        # A list does not look for completions, neither here nor on the screen.
+        # A list does not search for completions, neither here nor on the screen.
         has_rollouts = arguments.json or bool(config.ingest.rollouts)
         session = read_whole(each, config, is_live=arguments.live, has_rollouts=has_rollouts)
         trouble = not_read(session.runs[0])

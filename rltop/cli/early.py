@@ -1,7 +1,7 @@
 """The newest rows of a file, read at once for the first frame.
 
-Runs in a thread that may be abandoned, so it shares nothing with the session: it
-reads the last rows with its own pipeline, which is then dropped.
+Runs in a thread that may be abandoned, so it shares nothing with the session: it reads the last rows with its own
+pipeline, which is then dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rltop.store.stream import Stream
 
 
 class _Unread(Feed):
-    """The history that has not been read yet, as a feed."""
+    """The unread history, as a feed."""
 
     is_exhausted = False
     status = TailStatus(TailState.READING)
@@ -56,7 +56,7 @@ def early_rows(found: Found, config: Config, clock: Clock, width: int, height: i
 
 
 def read_newest(found: Found, kind: Kind, last: LastRows, config: Config, clock: Clock) -> Run:
-    """The last rows of a file as a run whose history has not been read."""
+    """The last rows of a file as a run with unread history."""
     options = config.ingest
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps

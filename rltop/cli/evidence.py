@@ -1,7 +1,7 @@
-"""The evidence that maintainers ask for when a job hangs or dies, in one file that can be passed on.
+"""The evidence that maintainers ask for when a job hangs or dies, in a single file to pass on.
 
-Phase, processes, engines, versions, settings, the ends of the logs, and a stack where one was asked for. Secrets are
-blanked and counted; of a log only lines are kept that look like the trainer's own.
+Phase, processes, engines, versions, settings, ends of the logs, and stacks if requested. Secrets are blanked and
+counted; of a log, only lines that look like trainer output are kept.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ if TYPE_CHECKING:
 BLANK = "[blanked]"
 _SECRET_NAME = r"[\w.-]*(?:key|token(?!i[sz])|secret|passw(?:or)?d|passphrase|credential|cookie)[\w.-]*"
 _HARMLESS = regex(r"-?\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?|true|false|none|null", re.IGNORECASE)
-"""What stands behind a name such as `max_tokens` and is none."""
+"""Values after a name such as `max_tokens` that are no secrets."""
 _NAME = regex(_SECRET_NAME, re.IGNORECASE)
 
 
 def _shapes() -> Iterator[tuple[str, re.Pattern[str]]]:
-    """The rows of `secrets.txt`."""
     for row in Path(__file__).with_name("secrets.txt").read_text(encoding="utf-8").split("\n\n")[1].splitlines():
         kind, pattern = row.split(" | ", 1)
         yield kind, regex(pattern)
@@ -65,7 +64,7 @@ class Redactor:
         return _ASSIGNED.sub(self._assigned, text)
 
     def value(self, name: str, value: object) -> str:
-        """The value of a setting, without what its name or its look tells to be secret."""
+        """The value of a setting, blanked if its name or its pattern suggests a secret."""
         text = str(value)
         if _NAME.fullmatch(name.rpartition("/")[2].rpartition(".")[2]) and text and not _HARMLESS.fullmatch(text):
             self.counts["values by their names"] += 1
@@ -83,7 +82,7 @@ class Redactor:
 
     def _assigned(self, match: re.Match[str]) -> str:
         value = match["value"].strip("\"'")
-        # A value ends at a bracket, also at that of what was blanked before.
+        # A value ends at a bracket, even that of an earlier blank.
         if _HARMLESS.fullmatch(value) or BLANK[:-1] in value or len(match["value"]) < 3:
             return match[0]
         self.counts["values by their names"] += 1
@@ -100,7 +99,7 @@ _ASSIGNED = regex(
 
 LOG_LINES, LOG_BYTES, LINE_CHARS = 200, 512 * 1024, 400
 HEAD_BYTES = 256 * 1024
-"""The beginning of a log tells versions."""
+"""Size of a log's beginning that is searched for versions."""
 MOST_STACKS = 8
 STACK_S = 15.0
 MOST_SETTINGS = 2_000
@@ -112,9 +111,9 @@ _SAMPLE = regex(
     r"(?:\]|(?: \([^()]{1,60}\))?['\"]?\s?[:=]\s*['\"\[({]*\s*(?:[^\W\d]|<))|"
     r"<[|\uff5c]\w{1,40}[|\uff5c]>|</?think>|\[/?INST\]"
 )
-"""What comes before the text of a sample, or stands in it, also in a line of a trainer."""
+"""Signs of sample text, even in a line from a trainer."""
 _PROSE = regex(r"(?i)prompt|template|instruction|question|message")
-"""Settings that are text for a model where they are more than a word."""
+"""Settings that may be text for a model if they are longer than a word."""
 _FRAME = regex(r"\s+File \"[^\"]{1,300}\", line \d+")
 _PACKAGES = (
     "vllm|sglang|torch|transformers|trl|verl|ray|nemo[-_]rl|prime[-_]rl|skyrl|openrlhf|slime|miles|megatron[-_]core|"
@@ -124,11 +123,11 @@ _VERSION = regex(
     rf"(?i)\b({_PACKAGES})\b(?: API server)?(?:['\"]?\s*(?:version|==|[:=@v])\s*['\"]?)+(\d+(?:\.\w+)+(?:[.+-]\w+)*)"
 )
 _FLIGHT = regex(r"(?i).*(?:nccl_trace|flight_?recorder|fr_trace|nccl_debug).*")
-"""Names of dumps of NCCL's flight recorder. They are pickles: named, never opened."""
+"""Names of NCCL flight recorder dumps. They are pickles: listed, never opened."""
 
 
 def evidence(arguments: Namespace) -> int:
-    """Write the bundle and say what was blanked.
+    """Write the bundle and report what was blanked.
 
     Raises:
         RltopError: there is no such run, or the file cannot be written.
@@ -242,7 +241,7 @@ def _end_of(path: str, redactor: Redactor, left_out: Counter[str], *, with_text:
             before = file.tell() - len(data)
     except OSError as error:
         return [f"cannot be read: {reason_of(error)}"]
-    # Blanked before it is cut into lines: a key may go over several.
+    # Blank before splitting into lines: a key may span several.
     whole = redactor.text(strip_escapes(data.decode("utf-8", "replace")).replace("\r\n", "\n"))
     lines = [line.rpartition("\r")[2].rstrip() for line in whole.split("\n")]
     lines = [line for line in lines if line.strip()]
@@ -273,7 +272,7 @@ def _end_of(path: str, redactor: Redactor, left_out: Counter[str], *, with_text:
 
 
 def _is_of_trainer(line: str) -> bool:
-    """Does a line look like one of a trainer or an engine, and not like the text of a sample?"""
+    """Whether a line looks like output of a trainer or an engine, rather than the text of a sample."""
     text = without_prefix(line)
     if _SAMPLE.search(text):
         return False
@@ -290,7 +289,7 @@ def _is_of_trainer(line: str) -> bool:
 
 
 def _stacks(left_out: Counter[str]) -> Iterator[str]:
-    """Where the user's own processes of a job stand, by py-spy: without stopping them, and without values."""
+    """Stacks of the user's own job processes, from py-spy, without pausing them and without values."""
     found = sorted(own_titles(), key=lambda each: not each[1].method)
     titles = found[:MOST_STACKS]
     left_out[f"stacks of processes behind the first {MOST_STACKS}"] += len(found) - len(titles)
@@ -300,7 +299,7 @@ def _stacks(left_out: Counter[str]) -> Iterator[str]:
         yield f"pid {pid}: {title.name} {title.method}".rstrip()
         try:
             told = Command(["py-spy", "dump", "--nonblocking", "--pid", str(pid)], STACK_S).output().splitlines()
-            # It begins with the whole command line.
+            # The first line is the complete command line.
             yield from (line for line in told if not line.startswith("Process "))
         except CommandError as error:
             yield f"  {reason_of(error)}"

@@ -1,4 +1,4 @@
-"""Opens a session over the runs that were found."""
+"""Opens sessions for the runs that were found."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SLICE_MS = 1_000.0
 
 
 def direct(clock: Clock, options: TailOptions = ONE_SHOT) -> OpenFeed:
-    """Feeds that read when asked; with `ONCE`, no more of a file than it holds when it is first looked at."""
+    """Feeds that read synchronously; with `ONCE`, only what a file contains at the first look."""
 
     def open_feed(path: str, last: LastRows | None) -> DirectFeed:
         return DirectFeed(path, clock=clock, options=options, last=last)
@@ -59,7 +59,7 @@ def threaded(reader: Reader) -> OpenFeed:
 
 
 def runs_of(path: str) -> list[Found]:
-    """The run in a file, or every run in a directory or behind a glob, newest first.
+    """The run in a file, or every run in a directory or matching a glob, newest first.
 
     Raises:
         SourceError: the file does not exist, cannot be read, or is known to hold no metrics.
@@ -83,12 +83,12 @@ def runs_of(path: str) -> list[Found]:
 
 
 def _is_place(path: str) -> bool:
-    """Is it a directory or a pattern, rather than a file or a run in one?
+    """Whether it is a directory or a pattern, rather than a file or a run in one.
 
     Raises:
         SourceError: it is a file that cannot be read.
     """
-    # A Path raises without permission; here the error comes from opening the file, with its reason.
+    # Path methods raise without permission; here the error comes from opening the file, with its reason.
     if os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path)):  # noqa: PTH110, PTH112
         return True
     try:
@@ -100,7 +100,7 @@ def _is_place(path: str) -> bool:
 
 
 def each_run(paths: Iterable[str]) -> Iterator[Found | tuple[str, RltopError]]:
-    """Every run behind every path; where there is none, the path and why."""
+    """Every run at every path; for a path without any, the path and the error."""
     for path in paths:
         try:
             yield from runs_of(path)
@@ -109,10 +109,10 @@ def each_run(paths: Iterable[str]) -> Iterator[Found | tuple[str, RltopError]]:
 
 
 def file_size(path: str) -> int:
-    """Bytes of a file that can be read again and again.
+    """Size in bytes of a regular file.
 
     Raises:
-        OSError: there is none.
+        OSError: the file does not exist.
         SourceError: it is a pipe or a device: opening one may block, and it cannot be read twice.
     """
     info = Path(path).stat()
@@ -125,15 +125,15 @@ def file_size(path: str) -> int:
 def read_whole(
     run: Found | str, config: Config, clock: Clock | None = None, *, is_live: bool = False, has_rollouts: bool = False
 ) -> Session:
-    """A session in which one run has been read to its end and judged; standard input until the writer closes it.
+    """Read one run to its end and judge it; reads standard input until its writer closes it.
 
     Args:
         run: as found, or the path of its file.
-        is_live: silence is judged, by the clock.
-        has_rollouts: its completions are read too, as they are anyway where somebody has named them.
+        is_live: judge silence by the clock.
+        has_rollouts: read its completions too; those that the user named are always read.
 
     Raises:
-        SourceError: a path that cannot be read, or that of the completions.
+        SourceError: the run's path, or that of the completions, cannot be read.
     """
     found, clock = runs_of(run)[0] if isinstance(run, str) else run, clock or Clock()
     options = config.ingest._replace(has_preview=False)
@@ -157,9 +157,9 @@ def read_whole(
 
 
 def drain(session: Session) -> None:
-    """Read everything, with a bar on standard error where that is a terminal and it takes long.
+    """Read everything, with a progress bar on standard error if that is a terminal and it takes long.
 
-    The bar alone goes by the clock: what is read and judged does not.
+    Only the bar uses the clock; reading and judging do not.
     """
     clock = Clock()
     line = ProgressLine.of_terminal()
@@ -192,10 +192,10 @@ def not_read(run: Run) -> SourceError | None:
 
 
 def read_rollouts(session: Session) -> None:
-    """Read and judge the completions of its runs; say what cannot be read of those that a person named.
+    """Read and judge the completions of its runs; report unreadable ones among those that the user named.
 
     Raises:
-        SourceError: none of these can.
+        SourceError: none of these can be read.
     """
     answered(session.runs[0].path.raw, session.read_rollouts)
     for run in session.runs:

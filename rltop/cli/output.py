@@ -1,7 +1,7 @@
 """All text that goes to standard output and standard error.
 
-The one place that writes there when there is no screen: text from outside (paths, arguments, what the operating system
-says) cannot reach the terminal but through it, and an output that cannot be written is a message, not a fault.
+Without a screen, only this module writes to the terminal: it escapes text from outside (paths, arguments, messages of
+the operating system), and reports a failed write as a message, not as an internal error.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class OutputError(RltopError):
 
 
 def complain(*lines: str) -> None:
-    """Write a message of one or more lines to standard error, control characters escaped.
+    """Write a message of one or more lines to standard error, with control characters escaped.
 
-    A line break inside one of `lines` is shown as its escape: a path with a line
-    break in it cannot pass for a second message.
+    A line break inside one of `lines` is escaped too, so that a path with a line break cannot pass for a second
+    message.
     """
     if sys.stderr is None:
         return
@@ -57,7 +57,7 @@ def complain(*lines: str) -> None:
 
 
 class ProgressLine:
-    """A line of standard error that is written over itself: a name, a bar, and what is said of the rest."""
+    """A line of standard error that is overwritten in place: a name, a bar, and the remaining time."""
 
     _CELLS = 24
 
@@ -70,7 +70,7 @@ class ProgressLine:
 
     @classmethod
     def of_terminal(cls) -> ProgressLine | None:
-        """A line of standard error; None where that is no terminal, or one without escape codes."""
+        """A line of standard error; None if that is not a terminal, or one without escape codes."""
         from rltop.config import is_plain_terminal
 
         try:
@@ -120,7 +120,7 @@ def say(text: str) -> None:
 
     Raises:
         OutputError: it is closed, or cannot be written.
-        BrokenPipeError: whoever read it has gone.
+        BrokenPipeError: its reader is gone.
     """
     if sys.stdout is None:
         raise OutputError("standard output is closed", "redirect it to a file: rltop … > FILE")
@@ -132,7 +132,7 @@ def say(text: str) -> None:
 
 
 def _within(encoding: str, text: str) -> str:
-    """`text` with escapes for what an encoding lacks: those of JSON, so that a document stays one."""
+    """Escape the characters that an encoding lacks, as in JSON, so that a document stays valid."""
     from rltop.model import spelled
 
     def has(character: str) -> bool:
@@ -146,11 +146,11 @@ def _within(encoding: str, text: str) -> str:
 
 
 def finish_saying() -> None:
-    """Flush: a full disk only shows here.
+    """Flush: a full disk is only noticed here.
 
     Raises:
         OutputError: standard output cannot be written.
-        BrokenPipeError: whoever read it has gone.
+        BrokenPipeError: its reader is gone.
     """
     if sys.stdout is not None:
         with _said():
@@ -158,14 +158,14 @@ def finish_saying() -> None:
 
 
 def stop_saying() -> None:
-    """Drop unwritten output, so that the interpreter does not try again at exit."""
+    """Discard unwritten output, so that the interpreter does not retry at exit."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def hold_standard_streams() -> None:
-    """Reserve the descriptors of closed standard streams, so that no later file gets them."""
+    """Occupy the descriptors of closed standard streams, so that no file opened later gets them."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
         pass
     os.close(descriptor)
@@ -176,14 +176,14 @@ def is_terminal() -> bool:
 
 
 def text_width(wanted: int | None) -> int:
-    """Columns for a text: those asked for, else the terminal's, else 100; 40 to 10,000."""
+    """Width in columns: the requested one, else the terminal's, else 100; limited to 40 to 10,000."""
     if wanted is None and is_terminal():
         wanted = _terminal_columns()
     return min(MAX_WIDTH, max(MIN_WIDTH, wanted or DEFAULT_WIDTH))
 
 
 def _terminal_columns() -> int:
-    """As `shutil` tells it, which reads and writes archives besides, and is imported accordingly long; 0: unknown."""
+    """Like `shutil.get_terminal_size`, but `shutil` imports archive modules and is slow to load; 0: unknown."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and len(said) <= _DIGITS and int(said) > 0:
         return int(said)
@@ -194,7 +194,7 @@ def _terminal_columns() -> int:
 
 
 def looks(config: Config) -> Looks:
-    """How a text on standard output may look: with colours, and with signs beyond ASCII."""
+    """Whether text on standard output may use colours and non-ASCII characters."""
     return {"use_color": config.use_color(is_terminal()), "is_ascii": config.ui.is_ascii or not _is_utf8(sys.stdout)}
 
 
@@ -217,14 +217,14 @@ def _said() -> Iterator[None]:
         raise OutputError(what, "unset PYTHONIOENCODING, or set it to utf-8") from error
 
 
-# -- internal errors, and those of the operating system: a traceback helps only whoever fixes the program ---------
+# -- internal errors and operating system errors: a traceback only helps whoever fixes the program ----------------
 
 
 def describe_fault(error: Exception, environ: Mapping[str, str]) -> list[str]:
-    """What happened, where, and what to do about it; with the traceback if it was asked for.
+    """Message about an internal error: what, where, and what to do; with the traceback if requested.
 
     Args:
-        environ: the environment; `RLTOP_DEBUG` set to anything asks for the traceback.
+        environ: `RLTOP_DEBUG` set to anything requests the traceback.
     """
     import rltop
     from rltop.model import Label
@@ -241,11 +241,11 @@ def describe_fault(error: Exception, environ: Mapping[str, str]) -> list[str]:
 
 
 def what_ran_out(error: Exception) -> tuple[str, str]:
-    """Which resource ran out, and what to do; both empty if none did."""
+    """The exhausted resource, and what to do; both empty if it is another error."""
     import errno
 
     handles = (errno.EMFILE, errno.ENFILE)
-    # A compiled module that cannot be opened is an ImportError, which has only the words of it.
+    # If a compiled module cannot be opened, it is an ImportError with only the text of the error.
     is_said = isinstance(error, ImportError) and any(os.strerror(number) in str(error) for number in handles)
     if is_said or (isinstance(error, OSError) and error.errno in handles):
         return "too many open files", "raise the limit: ulimit -n 256"
@@ -255,7 +255,7 @@ def what_ran_out(error: Exception) -> tuple[str, str]:
 
 
 def describe_refusal(error: Exception, environ: Mapping[str, str]) -> list[str]:
-    """The operating system's error, and what to do; with the traceback if it was asked for."""
+    """Message about an operating system error and what to do; with the traceback if requested."""
     what = str(error)
     if isinstance(error, OSError) and error.strerror:
         what = error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
@@ -274,7 +274,7 @@ def describe_refusal(error: Exception, environ: Mapping[str, str]) -> list[str]:
 
 
 def _archive() -> str:
-    """The file of which this package is a part, as of a zipapp; empty where it is installed."""
+    """The archive (zipapp) that contains this package; empty if it is installed."""
     from pathlib import Path
 
     inside = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
 """The most common command lines: `rltop`, `rltop PATH ...` and `rltop check [--json] PATH ...`, without other options.
 
-`argparse`, with what it imports to translate its messages and to measure the
-terminal, takes a tenth of the time to the first frame, a twentieth of a small `check`, and has nothing to do here.
+They bypass `argparse`: importing it, with its dependencies for translation and terminal size, takes a tenth of the time
+to the first frame and a twentieth of a small `check`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Disable garbage collection inside, and freeze what was created.
+    """Disable garbage collection inside, and freeze the objects created.
 
-    Otherwise the collector runs a hundred times during the imports, a tenth of their
-    time, and scans the modules again with every full collection of a long run.
+    Otherwise the collector runs a hundred times during the imports, a tenth of their time, and scans the modules again
+    in every full collection of a long run.
     """
     gc.disable()
     try:
@@ -34,11 +34,11 @@ def importing() -> Iterator[None]:
 
 
 COMMANDS = ("callback", "check", "watch", "replay", "demo", "skill", "completions", "config", "report", "where")
-"""First words that are not paths."""
+"""First words that are commands, not paths."""
 
 
 def plain(argv: Sequence[str]) -> Namespace | None:
-    """The result of `arguments.parse` for these; None if there is anything else."""
+    """The result of `arguments.parse` for these command lines; None for any other."""
     if argv and argv[0] == "check":
         return _plain_check(argv[1:])
     if not all(map(_is_path, argv)) or (argv and argv[0] in COMMANDS):

@@ -1,8 +1,8 @@
-"""`rltop callback`, `skill`, `completions` and `config`: what is printed on standard output for others to read.
+"""`rltop callback`, `skill`, `completions` and `config`: text on standard output for other programs and people.
 
-The writers for a trainer's environment as one file; a page for an agent that watches a run, and the JSON Schema; the
-scripts that complete commands, options and files in a shell (written by docs/generate_completions.py); the settings in
-force, and what keys were said to mean, as a config file.
+The writers for a trainer's environment as a single file; a page for an agent that watches a run, and the JSON Schema;
+shell completion scripts (written by docs/generate_completions.py); the effective settings, and the meanings given to
+keys, as a config file.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def completions(arguments: Namespace) -> int:
 
 
 def print_config(arguments: Namespace) -> int:
-    """Print every setting with where it comes from, and what keys mean by project; 0.
+    """Print every setting with its origin, and the meanings of keys by project; returns 0.
 
     Raises:
-        ConfigError: a setting is wrong.
+        ConfigError: a setting is invalid.
     """
     config = load_config(arguments)
     found = in_force(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
@@ -89,7 +89,7 @@ def print_config(arguments: Namespace) -> int:
         f"# thresholds and mutes, by run, project or everywhere; set on the screen: {_state(preferences.RULES_FILE)}",
     ]
     own = preferences.rules_text(config.ingest.own_rules).rstrip()
-    # They are no tables of the config file, which has one for everywhere.
+    # Commented out: scopes of run and project have no tables in the config file.
     lines += [f"# {line}".rstrip() for line in own.splitlines()] or ["# nothing was set"]
     say("\n".join(lines) + "\n")
     return 0

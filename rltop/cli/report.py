@@ -1,4 +1,4 @@
-"""`rltop report`: one or several runs as a file to keep, to print or to send; and the summary that `check` writes."""
+"""`rltop report`: one or several runs as a file to keep, print or send; and the job summary of `check`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 AXES = {"step": Axis.STEP, "time": Axis.TIME, "tokens": Axis.TOKENS, "samples": Axis.SAMPLES, "epoch": Axis.EPOCH}
-"""What `--align` takes."""
+"""Choices of `--align`."""
 
 
 def report(arguments: Namespace) -> int:
@@ -74,7 +74,7 @@ def report(arguments: Namespace) -> int:
 
 
 def refuse_without_evidence(arguments: Namespace) -> None:
-    """Refuse the flags that only `--evidence` has.
+    """Reject flags that require `--evidence`.
 
     Raises:
         RltopError: one is given without it.
@@ -86,7 +86,7 @@ def refuse_without_evidence(arguments: Namespace) -> None:
 
 
 def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunReport], list[RltopError]]:
-    """What there is to say of each run, none of them kept in memory; and why some could not be read to their end."""
+    """The report of each run, read one at a time; and the errors of runs that could not be read to their end."""
     reports: list[RunReport] = []
     failed: list[RltopError] = []
     asked = list(each_run(arguments.paths))
@@ -134,7 +134,7 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
                 )
             )
         if kept is None and len(asked) > 1 and suffix not in DATA:
-            # The first run stays at hand: the others are said to diverge from it.
+            # The first run stays loaded: the divergence of the others is measured from it.
             kept = session
         if session is not kept:
             session.close()
@@ -149,10 +149,10 @@ def _is_outside(window: tuple[int | None, int | None], whole: tuple[int, int]) -
 
 
 def steps_of(arguments: Namespace) -> tuple[int | None, int | None]:
-    """The first and the last step that were asked for, both inside; None for an end that was not.
+    """The first and last requested step, both included; None for an open end.
 
     Raises:
-        RltopError: what was typed is no stretch of steps.
+        RltopError: the argument is not a range of steps.
     """
     if arguments.since is not None:
         return arguments.since, None
@@ -172,7 +172,7 @@ def steps_of(arguments: Namespace) -> tuple[int | None, int | None]:
 
 
 def write_summary(path: str, reports: Sequence[RunReport]) -> None:
-    """Write what `check` found as the summary of a CI job.
+    """Write the results of `check` as the summary of a CI job.
 
     Raises:
         RltopError: it cannot be written.
@@ -181,15 +181,15 @@ def write_summary(path: str, reports: Sequence[RunReport]) -> None:
 
 
 def made_now() -> Made:
-    """How what is written now was made: the command line, the version, the time."""
+    """Command line, version and time of a report written now."""
     return Made.at(shlex.join(["rltop", *sys.argv[1:]]), Clock().wall())
 
 
 def write(path: str, data: bytes) -> None:
-    """Write a file as a whole.
+    """Write a file atomically.
 
     Raises:
-        RltopError: it cannot be written; says why.
+        RltopError: it cannot be written, with the reason.
     """
     try:
         replace_file(os.path.expanduser(path), data)  # noqa: PTH111 - a path may be no valid text
@@ -198,10 +198,10 @@ def write(path: str, data: bytes) -> None:
 
 
 def check_writable(path: str) -> None:
-    """Report before the runs are read what would keep the file from being written.
+    """Check, before reading the runs, that the file can be written.
 
     Raises:
-        RltopError: the folder does not exist or cannot be written to, or the path is a folder.
+        RltopError: the folder does not exist or is not writable, or the path is a folder.
     """
     target = Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111
     try:

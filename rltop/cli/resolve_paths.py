@@ -1,4 +1,4 @@
-"""Resolves the configuration and the paths from the command line; standard input, where that is named.
+"""Resolves the configuration and the paths on the command line; takes over standard input if requested.
 
 Light on purpose: it runs before the first frame.
 """
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = "-"
 LOOK_DEADLINE_S = 2.0
-"""How long the first scan of a path may take before the screen comes up without it, or text shows progress."""
+"""How long the first scan of a path may take before the screen starts without it, or text output reports progress."""
 SAY_S = 10.0
-"""How often the text progress is repeated."""
+"""Interval of progress reports."""
 GIVE_UP_S = 60.0
-"""Without a screen, give up on a file system that has not answered for this long."""
+"""Without a screen, give up on a file system that has not responded for this long."""
 TICK_S = 0.5
-"""How often whoever waits looks whether there is an answer."""
+"""Poll interval while waiting for a result."""
 _LEAST_SILENCE_S = 1.0
 _WORKING_S = 0.001
 """Processor time per tick: reading a block takes more, waiting for a file system hardly any."""
@@ -49,12 +49,12 @@ Result = TypeVar("Result")
 
 
 def load_config(arguments: Namespace) -> Config:
-    """Settle every option from flags, environment and file, and say what has no effect any more.
+    """Resolve every option from flags, environment and file, and report settings that no longer have an effect.
 
     Raises:
         ConfigError: names the place, the key and the remedy.
-        SourceError: the console log that was named is none.
-        RltopError: a source of where the job is, that was named, is none.
+        SourceError: the file given as console log is not one.
+        RltopError: a given source of a job's whereabouts is invalid.
     """
     config = _settled(arguments)
     for file, lines in config.lost_rules.items():
@@ -72,12 +72,12 @@ def _settled(arguments: Namespace) -> Config:
 
 
 def names_sources(arguments: Namespace) -> bool:
-    """Is anything named on the command line that is to be asked beside the files?"""
+    """Whether the command line names any source besides the files."""
     return any(getattr(arguments, name) for name in (*LIVE_LISTS, *LIVE_TEXTS))
 
 
 def sources_of(arguments: Namespace, live: Mapping[str, Any] = MappingProxyType({})) -> SourceOptions:
-    """What a person named to be asked beside the files: a flag comes before the same name in the config file."""
+    """The sources besides the files, from the command line, with the config file as fallback for each."""
     from rltop.live.sources import SourceOptions
 
     said = {
@@ -91,12 +91,12 @@ def sources_of(arguments: Namespace, live: Mapping[str, Any] = MappingProxyType(
 
 
 def _probes(config: Config, arguments: Namespace) -> Callable[[Callable[[], str]], Sequence[Probe]]:
-    """What else tells where the job of a run is: the sources that a person named, and the job that its log names.
+    """The probes of a run's job: the named sources, and the job that its log names.
 
     Raises:
-        RltopError: a source that was named is none.
+        RltopError: a named source is invalid.
     """
-    # Without a source none of what asks them is imported before the first frame.
+    # Without sources, nothing that queries them is imported before the first frame.
     has_sources = config.live or names_sources(arguments)
     if has_sources:
         from rltop.live.sources import probes_of
@@ -114,7 +114,7 @@ def _probes(config: Config, arguments: Namespace) -> Callable[[Callable[[], str]
 
 
 def _check_log(path: str) -> None:
-    """Check that the console log of `--log` is a file of text; a file system that does not answer is left to its page.
+    """Check that `--log` is a text file; if the file system does not respond, the log page reports it.
 
     Raises:
         SourceError: it is not.
@@ -130,14 +130,14 @@ def _check_log(path: str) -> None:
 
 
 def look(paths: Sequence[str], give_up_s: float | None = None) -> Discovery:
-    """Find the runs behind `paths`; report progress if it takes long.
+    """Find the runs at `paths`; report progress if it takes long.
 
     Args:
-        give_up_s: how long a file system may owe an answer, if that is shorter than usual.
+        give_up_s: timeout for a file system that does not respond, if shorter than the default.
 
     Raises:
-        SourceError: the paths cannot be used.
-        NoAnswerError: the file system has not answered for so long.
+        SourceError: the paths are invalid.
+        NoAnswerError: the file system has not responded within the timeout.
     """
     begun = begin_look(paths)
     left_s, patience_s = LOOK_DEADLINE_S, min(GIVE_UP_S, give_up_s or GIVE_UP_S)
@@ -154,12 +154,12 @@ def look(paths: Sequence[str], give_up_s: float | None = None) -> Discovery:
 
 
 def answered(path: str, work: Callable[[], Result]) -> Result:
-    """What `work` returns; report if the file system keeps it waiting, and give up as `look` does.
+    """Run `work`; report if the file system keeps it waiting, and give up as `look` does.
 
-    It is done in a thread, and waits when no thread but this one has had a processor.
+    It runs in a thread and counts as waiting while no thread but this one uses processor time.
 
     Raises:
-        NoAnswerError: the file system has not answered for long.
+        NoAnswerError: the file system has not responded within the timeout.
     """
     clock, ended = Clock(), threading.Event()
     results: list[Result] = []
@@ -177,7 +177,7 @@ def answered(path: str, work: Callable[[], Result]) -> Result:
     worked_s, silent_s, said_s = 0.0, 0.0, 0.0
     while not ended.wait(TICK_S):
         before_s, worked_s = worked_s, clock.others_worked()
-        # Counted in ticks: while the program is stopped by its terminal nobody waits.
+        # Counted in ticks, as time during which the job is stopped must not count.
         silent_s = silent_s + TICK_S if worked_s - before_s < _WORKING_S else 0.0
         if silent_s >= GIVE_UP_S:
             raise _no_answer(silent_s, f"reading {path}")
@@ -199,10 +199,10 @@ def _no_answer(silent_s: float, doing: str) -> NoAnswerError:
 
 
 def look_each(paths: Sequence[str], give_up_s: float | None = None) -> list[tuple[str, Discovery]]:
-    """The runs behind each path; a path that fails is reported and skipped if there are others.
+    """The runs at each path; a path that fails is reported and skipped if there are others.
 
     Raises:
-        SourceError: none of them can be used, or standard input is among them.
+        SourceError: all of them are invalid, or standard input is among them.
     """
     _refuse_standard_input(paths)
     looked: list[tuple[str, Discovery]] = []
@@ -220,7 +220,7 @@ def look_each(paths: Sequence[str], give_up_s: float | None = None) -> list[tupl
 
 
 def begin_look(paths: Sequence[str]) -> FirstLook:
-    """Begin to find the runs behind `paths`, in a thread: a dead server must not block.
+    """Start finding the runs at `paths`, in a thread: a dead file server must not block.
 
     Raises:
         SourceError: standard input is among them.
@@ -236,7 +236,7 @@ def _refuse_standard_input(paths: Sequence[str]) -> None:
 
 
 def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
-    """Report the files that could not be read, and why; the first few of many."""
+    """Report unreadable files and why; only the first few of many."""
     if not left_out:
         return
     lines = [f"  {path}: {reason}" if reason else f"  {path}" for path, reason in left_out[:_MOST_LEFT_OUT]]
@@ -246,10 +246,10 @@ def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
 
 
 def stand_somewhere(paths: Sequence[str]) -> None:
-    """Check that no path is an address, and that the current directory still exists if a path is relative.
+    """Check that no path is a URL, and that the current directory still exists if a path is relative.
 
     Raises:
-        SourceError: it has been deleted, or a path is the address of a page.
+        SourceError: it has been deleted, or a path is a URL.
     """
     address = next((path for path in paths if path.startswith(("http://", "https://"))), None)
     if address is not None:
@@ -279,7 +279,7 @@ def one_of_several(found: Sequence[Found], doing: str = "watching") -> str:
 
 
 def one_run(path: str) -> Found:
-    """The one run of a path that `--baseline` names.
+    """The only run at the path of `--baseline`.
 
     Raises:
         SourceError: there is none, or more than one.
@@ -322,7 +322,7 @@ def piped_found() -> Found:
 
 
 def take_standard_input() -> int:
-    """Keep the pipe under another descriptor and put the terminal in its place, for the keys.
+    """Move the pipe to another descriptor and put the terminal in its place, for keyboard input.
 
     Raises:
         SourceError: standard input is the terminal, so there is nothing to read.

@@ -1,6 +1,6 @@
-"""The screen: first the newest rows as plain cells, then Textual over them.
+"""The screen: first the newest rows as plain cells, then Textual on top.
 
-Owns the order of imports up to the first frame: nothing is imported before it that it does not need.
+Defines the order of imports up to the first frame: only what it needs is imported before it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def watch(
         from rltop.cli.early import early_rows
 
         rows = early_rows(found[0], config, clock, width, height) if len(found) == 1 else ()
-        # Of several runs the list is shown first, and that takes more than the end of one file.
+        # Several runs start with the list, which needs more than the end of one file.
         reading = "reading …" if len(found) == 1 else f"reading {units.count(len(found))} runs …"
         glyphs = glyph_set(is_ascii=config.ui.is_ascii)
         return rows or text_rows(Label.of(found[0].awaits or reading).display, width, glyphs, "dim")
@@ -94,7 +94,7 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
     """Play back a recording until the user quits.
 
     Args:
-        warm_start: part of the file that is there at once, 0 to 1.
+        warm_start: fraction of the file that is loaded at once, 0 to 1.
     """
     from rltop.sources.replay import ReplayFeed
 
@@ -111,7 +111,7 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
 
 @contextmanager
 def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard | None]:
-    """The terminal with the first frame on it; restored in any case. None in a browser, which has none to restore."""
+    """The terminal showing the first frame, always restored at the end; None in a browser, which needs no restoring."""
     need_files()
     # Until Textual has been imported: see `importing`.
     gc.disable()
@@ -150,8 +150,9 @@ def _run(
         from rltop.app.app import run
 
         gc.freeze()
-        # Little of what a picture makes refers to itself: looked for every 700 objects, it took 6 % of the time. A page
-        # that was left does, and is old by then: looked for every 2,000,000, ten minutes of keys took another 40 MB.
+        # Few objects created by a repaint are part of a cycle: a collection every 700 objects took 6 % of the time. A
+        # closed page is, and is old by then: with a full collection every 2,000,000 objects, ten minutes of key presses
+        # took another 40 MB.
         gc.set_threshold(5_000, 10, 2)
         gc.enable()
         return run(session, config.ui, guard, ConfigWatch(config, os.environ, clock).take)
@@ -159,14 +160,14 @@ def _run(
         session.close()
 
 
-# -- settings that change while the program runs: their files are looked at now and then, and read again ---------
+# -- changes of settings while the program runs: their files are polled and reloaded ------------------------------
 
 LOOK_S = 2.0
-"""How often the files are looked at; one `stat` each."""
+"""Poll interval of the files; one `stat` each."""
 
 
 class ConfigWatch:
-    """Reads the settings again when one of their files has changed."""
+    """Reloads the settings when one of their files has changed."""
 
     def __init__(self, config: Config, environ: Mapping[str, str], clock: Clock) -> None:
         self._config, self._clock = config, clock
@@ -177,7 +178,7 @@ class ConfigWatch:
         self._found: Config | str | None = None
 
     def take(self) -> Config | str | None:
-        """The settings if they have changed since they were last taken, or why they cannot be read; never waits."""
+        """The settings if they have changed since the last call, or why they cannot be read; never blocks."""
         found, self._found = self._found, None
         now_s = self._clock.monotonic()
         if now_s >= self._looks_at_s and not self._worker.is_busy:
@@ -197,7 +198,7 @@ class ConfigWatch:
 
 
 _AT_START = ("color", "watch", "poll_s", "poll_network_s", "poll_silent_s", "rollouts", "log", "memory_mb")
-"""Settings by which files have been opened, or the screen begun, and nothing is opened or begun again."""
+"""Settings that have taken effect when files were opened or the screen started; a change needs a restart."""
 
 
 def _waiting(before: Config, now: Config) -> tuple[str, ...]:

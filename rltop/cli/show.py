@@ -38,7 +38,7 @@ DEMO = Path("verl", "tool_slowdown", "metrics.jsonl")
 DEMO_ROLLOUTS = Path("verl", "demo_completions.jsonl")
 """Some completions of the bundled run."""
 _MOST_MARKED = 8
-"""Runs that one chart can tell apart."""
+"""Maximum number of runs that are distinguishable in one chart."""
 DEMO_SPEED = 180.0
 """The recording's steps take 83 to 180 s: about two rows a second."""
 
@@ -89,7 +89,7 @@ def _show_beside(config: Config, arguments: Namespace) -> int:
     others = [each.path for each in discovery.found if each.path != baseline]
     if not others:
         raise SourceError(f"there is no run to compare with {arguments.baseline}", "name it: rltop RUN --baseline RUN")
-    # One run beside another is what was asked for: it is opened, and Escape leads to the list of both.
+    # With one run besides the baseline, open it at once; Escape leads to the list of both.
     is_pair = len(others) == 1
     discovery.found.sort(key=lambda each: is_pair and each.path == baseline)
     few = [baseline, *others] if len(others) < _MOST_MARKED else [baseline]
@@ -142,7 +142,7 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
     def size() -> int:
         found = file_size(path)
         with Path(path).open("rb"):
-            # What may not be read is said before there is a screen.
+            # Fail before there is a screen if the file is unreadable.
             return found
 
     try:
@@ -159,7 +159,7 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
 
 
 def _is_text(arguments: Namespace) -> bool:
-    """Print text instead of a screen: on request, or because the terminal has none, which is reported?"""
+    """Whether to print text instead of a screen: on request, or because the terminal has none, which is reported."""
     if is_served(os.environ) and not (arguments.once or arguments.json):
         return False
     if arguments.once or arguments.json or not is_terminal() or sys.stdin is None or not sys.stdin.isatty():

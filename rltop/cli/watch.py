@@ -1,8 +1,8 @@
 """`rltop watch`: no screen; runs commands on alerts; ends with the run.
 
-Owns the loop, the log on standard output, the exit code, and which command an alert runs, how often and for how long:
-the alert is passed in environment variables only, so that text of a trainer never becomes part of a command line, and
-no process of a command is left behind. `report.notices` finds new alerts and events.
+Contains the loop, the log on standard output, the exit code, and which command an alert runs, how often and for how
+long. An alert is passed in environment variables only, so that a trainer's text never becomes part of a command line,
+and no process of a command is left behind. `report.notices` finds new alerts and events.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 @dataclass(frozen=True, slots=True)
 class HookOptions:
-    """What a person asked for.
+    """Command options from the command line.
 
     Attributes:
         commands: flag (`--on-crit`, `--on-warn`, `--on-stall`, `--on-stuck`) → shell command.
@@ -107,7 +107,7 @@ class _Running:
 
 
 class Hooks:
-    """Runs commands while watching: once per incident, and once more when that gets from WARN to CRIT."""
+    """Runs commands while watching: once per incident, and again when it escalates from WARN to CRIT."""
 
     def __init__(
         self, options: HookOptions, clock: Clock, say: Callable[[str], None], warden: Warden | None = None
@@ -122,11 +122,11 @@ class Hooks:
         self._running: list[_Running] = []
 
     def call_for(self, notice: Notice, run: str, path: str) -> None:
-        """Queue the command for this alert, if none has run for its incident at its level."""
+        """Queue the command for an alert, unless one has run for its incident at this level."""
         flag = self._flag(notice)
         if flag is None:
             return
-        # What belongs to no incident (silence) is one by itself.
+        # An alert without an incident (silence) counts as one of its own.
         which = (path, notice.stream, notice.incident, 0 if notice.incident else notice.episode)
         if self._called.get(which, Level.NO_DATA) >= notice.level:
             return
@@ -247,12 +247,12 @@ def group_warden() -> Warden | None:
     try:
         return Warden(end_groups)
     except OSError:
-        # No more processes: the watch works without it.
+        # The process limit is reached: the watch works without it.
         return None
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Has it ended? Does not reap, so that its id still names its group and nothing else."""
+    """Whether it has ended. Does not reap it, so that its id is not reused and still refers to its group."""
     if process.returncode is not None:
         return True
     with suppress(ChildProcessError):
@@ -278,7 +278,7 @@ def outcome(code: int) -> str:
 
 
 def environment_of(notice: Notice, run: str, path: str) -> dict[str, str]:
-    """An alert as environment variables, control characters removed; one for each of `VERDICT_VARIABLES`."""
+    """An alert as environment variables without control characters; one for each of `VERDICT_VARIABLES`."""
     values = (
         notice.rule, notice.title, notice.family, notice.level.word, str(notice.step), str(notice.since_step),
         notice.metric, notice.key, notice.headline, run, path, str(notice.incident or ""), notice.advice,
@@ -288,16 +288,16 @@ def environment_of(notice: Notice, run: str, path: str) -> dict[str, str]:
 
 
 def plain(text: str) -> str:
-    """`text` without control, format and bidirectional characters, at most 2000 characters of it."""
+    """The first 2000 characters of `text`, without control, format and bidirectional characters."""
     return "".join(ch for ch in text[:_LONGEST] if not is_unsafe(ch))
 
 
 SLICE_MS = 50.0
 TICK_S = 0.25
 TURN_S = 1.0
-"""How long to read before reporting: a file may be written as fast as it is read."""
+"""Time limit for reading before reporting: a file may be written as fast as it is read."""
 DUMPS_S = 20.0
-"""How long a run that is over is kept for its completions to be read and judged."""
+"""How long a finished run is kept for its completions to be read and judged."""
 SETTLED_S = 5.0
 """Age of the newest row before a finished run counts as over: a summary often follows."""
 _KILLED = 128
@@ -309,9 +309,10 @@ class WatchOptions:
 
     Attributes:
         is_from_now: no commands for alerts that are active at the end of the history.
-        follows_jobs: tell where each job is, and when it is stuck.
+        follows_jobs: report where each job is, and when it is stuck.
         pid: the run is over when this process has ended, or None.
-        give_up_s: seconds without a row after which the watch ends; None: when the run is taken to have ended.
+        give_up_s: seconds without a row after which the watch ends; None: decided from how long the run has been
+            silent.
     """
 
     is_from_now: bool = False
@@ -333,7 +334,7 @@ class Log:
         """Write a line: `words` for a person, `event` and `more` for a program.
 
         Args:
-            run: which it is about; None for the watch itself.
+            run: the run it is about; None for the watch itself.
         """
         time = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if self._is_json:
@@ -356,13 +357,13 @@ class Log:
             say(f"{text}\n")
             finish_saying()
         except (OutputError, BrokenPipeError):
-            # The reader of the log has gone, or the disk is full: the log ends, the watch goes on.
+            # The reader of the log is gone, or the disk is full: the log ends, the watch continues.
             self._is_read = False
             stop_saying()
 
 
 class Vigil:
-    """Runs that are watched until each of them is over."""
+    """Watches runs until each of them is over."""
 
     def __init__(self, session: Session, hooks: Hooks, log: Log, clock: Clock, options: WatchOptions) -> None:
         self._session = session
@@ -384,7 +385,7 @@ class Vigil:
         self._stuck: set[Announcer] = set()
 
     def turn(self) -> bool:
-        """Read new rows, report and act on them, note which runs ended; True if there is more to read now."""
+        """Read new rows, report and act on them, note which runs ended; returns whether there is more to read now."""
         stop_s = self._clock.monotonic() + TURN_S
         while (has_more := self._session.step(SLICE_MS)) and self._clock.monotonic() < stop_s:
             pass
@@ -428,7 +429,7 @@ class Vigil:
             (self._empty.discard if has_rows else self._empty.add)(announcer)
         for notice in notices:
             if is_over and notice.kind is NoticeKind.RECOVERED and notice.family == STALL_FAMILY:
-                # Silence ends with the watch, but the run has not come back.
+                # Silence ends with the watch, although the run has not resumed.
                 continue
             self._log.notice(notice, run)
             is_left = notice.is_past and self._options.is_from_now
@@ -458,7 +459,7 @@ class Vigil:
             self._log.write("found", f"{run.path.display} is readable again", run)
 
     def _tell_stuck(self, announcer: Announcer) -> None:
-        """Report when a job is stuck, and when it goes on; run the command for it once each time."""
+        """Report when a job gets stuck and when it continues; run its command once each time."""
         run, was_stuck = announcer.run, announcer in self._stuck
         self._session.look_where(run)
         if run.whereabouts is None or not run.whereabouts.probes.version:
@@ -500,11 +501,11 @@ class Vigil:
         )
 
     def _ending(self, announcer: Announcer) -> int | None:
-        """The exit code of a run that is over, or None; says so."""
+        """The exit code of a run that is over, or None; logs the ending."""
         run = announcer.run
         how, silent_s = None, self._still_s(announcer)
         if announcer.has_begun:
-            # The rows may go by another clock than the machine's, by hours: then the file says that it is written to.
+            # The rows' clock may differ from the machine's by hours: then the file's modification time counts.
             age_s = None if self._options.is_from_now else run.main.age_s
             how = self._how_it_ended(announcer, silent_s if age_s is None else min(age_s, run.main.still_s))
         elif run.state is RunState.LOST:
@@ -537,7 +538,7 @@ class Vigil:
     def _how_it_ended(self, announcer: Announcer, silent_s: float) -> tuple[str, str, int] | None:
         run, state = announcer.run, announcer.run.state
         age_s = run.main.age_s
-        # What the log beside the rows says of them holds once they have rested for a while.
+        # The ending found in the log counts only once the rows have been silent for a while.
         settled_s = SETTLED_S if run.main.state is RunState.FINISHED else UNJUDGED_LIVE_S
         has_looked = run.path.raw == STANDARD_INPUT or self._session.has_looked_for_ending(run)
         if state is RunState.FINISHED and has_looked and (age_s is None or age_s >= settled_s):
@@ -546,7 +547,7 @@ class Vigil:
             return "finished", "finished", EXIT_OK
         if state is RunState.ENDED and age_s is None:
             return "finished", "end of input", EXIT_OK
-        # A trainer may survive an error that it logs: only silence after it counts, which the state knows of.
+        # A trainer may survive an error that it logs: only silence after it counts, which the run's state includes.
         is_news = not self._options.is_from_now or run.stream.rows != self._rows_before.setdefault(
             announcer, run.stream.rows
         )
@@ -574,7 +575,7 @@ class Vigil:
         return self._options.give_up_s is None and self._options.pid is None and run.path.raw != STANDARD_INPUT
 
     def _is_gone(self, announcer: Announcer, silent_s: float) -> bool:
-        """Is it taken to have ended, as nothing has come for so long?"""
+        """Whether the run is presumed to have ended because of its long silence."""
         run, watched_s = announcer.run, self._still_s(announcer)
         if run.stream.rows and run.state is not RunState.LOST:
             has_looked = self._session.has_looked_for_ending(run)
@@ -583,7 +584,7 @@ class Vigil:
         return (max(watched_s, run.main.still_s) if is_there else watched_s) >= GONE_S
 
     def _still_s(self, announcer: Announcer) -> float:
-        """Seconds since a row or a rollout of a run was read, its history included."""
+        """Seconds since the last progress of a run: a row, a rollout, or reading its history."""
         run, now = announcer.run, self._clock.monotonic()
         newest_dumps = () if run.rollouts is None else run.rollouts.state.steps[-1:]
         at = (*[each.version for each in run.streams], newest_dumps, run.loading)
@@ -622,7 +623,7 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     try:
-        # A process that has ended but was not waited for by its parent still has an id; `ps` calls it a zombie.
+        # A process that has ended but was not reaped by its parent still has an id: a zombie.
         state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return True
@@ -633,7 +634,7 @@ def watch(arguments: Namespace) -> int:
     """Watch runs without a screen until they are over; the exit codes are in `errors`.
 
     Raises:
-        RltopError: a setting or a path that cannot be used.
+        RltopError: a setting or a path is invalid.
     """
     config = load_config(arguments)
     ingest = config.ingest._replace(has_preview=False)
@@ -668,7 +669,7 @@ def watch(arguments: Namespace) -> int:
 
 
 def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] | None:
-    """What a rescan has found of the watched runs; of a directory one run is watched, not later ones."""
+    """The part of a rescan that concerns the watched runs; for a directory, one run is watched, not later ones."""
     if news is None:
         return None
     if all(run.main.is_awaited for run in session.runs):
@@ -677,9 +678,9 @@ def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] 
 
 
 def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[Found], list[str]]:
-    """The named runs (of a directory the newest one), and the paths that may get more later.
+    """The requested runs (the newest one of a directory), and the paths where more may appear.
 
-    If there is none at all, a placeholder that waits; else the existing ones, and empty paths are reported.
+    If there are none at all, a placeholder that waits; otherwise the existing ones, and empty paths are reported.
     """
     looked = look_each(paths, give_up_s)
     together = Discovery(

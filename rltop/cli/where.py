@@ -1,4 +1,4 @@
-"""The command `where`: in which phase a job is, since when, and whether that is usual."""
+"""`rltop where`: in which phase a job is, since when, and whether that is usual."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 _CODES = {"stuck": EXIT_FIRING, "dead": EXIT_FIRING, "unknown": EXIT_NO_METRICS}
 _LAST_CHARS = 160
 _ANSWER_S = 20.0
-"""Sources that have not answered then are said to be silent."""
+"""Timeout after which sources are reported as silent."""
 _AGAIN_S = 1.0
 _OLD_S = 10.0
-"""What is older is told with its age."""
+"""Age from which it is shown."""
 
 
 def where(arguments: Namespace) -> int:
-    """Print where each job is; the exit code says whether one is stuck or dead.
+    """Print where each job is; the exit code tells whether one is stuck or dead.
 
     Raises:
         RltopError: the only path cannot be read.
@@ -94,10 +94,10 @@ def where(arguments: Namespace) -> int:
 
 
 def _check(arguments: Namespace, paths: Sequence[str]) -> None:
-    """Refuse what cannot be meant.
+    """Reject contradictory arguments.
 
     Raises:
-        RltopError: says what to leave out.
+        RltopError: with what to leave out.
     """
     if not paths:
         raise RltopError("no path and no source is named", "rltop where train.log, or rltop where --ray 127.0.0.1:8265")
@@ -108,14 +108,14 @@ def _check(arguments: Namespace, paths: Sequence[str]) -> None:
 
 
 class Read(NamedTuple):
-    """What lies at a path that tells where a job is.
+    """Everything at a path that tells where a job is.
 
     Attributes:
-        path: empty where sources alone are named.
-        log: its console log; empty where there is none.
-        told: what traces and rows tell.
-        run: whose job it is; None where nothing but a log or traces is there.
-        error: why nothing can be read, where sources may tell something all the same.
+        path: empty if only sources are named.
+        log: its console log; empty without one.
+        told: phase events from traces and rows.
+        run: its run; None if there are only logs or traces.
+        error: why nothing could be read; sources may still provide information.
     """
 
     path: str
@@ -126,10 +126,10 @@ class Read(NamedTuple):
 
 
 def asked_of(read: Read, sources: SourceOptions, wait_s: float) -> Asked:
-    """What the sources say: each is asked once, engines until each that is busy has been seen to go on, or hangs.
+    """Query the sources once, and engines until each busy one has either progressed or hangs.
 
     Raises:
-        RltopError: a source that was named is none.
+        RltopError: a named source is invalid.
     """
     clock, path = Clock(), read.path
     probes = Probes(probes_of(sources, os.environ, lambda: read.log), clock)
@@ -146,10 +146,10 @@ def asked_of(read: Read, sources: SourceOptions, wait_s: float) -> Asked:
 
 
 def read_path(path: str, config: Config) -> Read:
-    """What tells where the job of a path is.
+    """Read everything at a path that tells where its job is.
 
     Raises:
-        RltopError: there is nothing that can be read.
+        RltopError: there is nothing readable.
     """
     if not path:
         return Read("")
@@ -184,7 +184,7 @@ def where_of_read(read: Read, now_s: float, asked: Asked) -> Where:
     """Where the job is.
 
     Raises:
-        RltopError: nothing can be read, and no source that was named tells anything; or the log can no longer be read.
+        RltopError: nothing was readable and no named source provided information, or the log is no longer readable.
     """
     has_told = any(fact.source != TitlesProbe.source for fact in asked.facts.all) or any(map(_is_news, asked.silences))
     if read.error is not None and not has_told:
@@ -331,7 +331,7 @@ def _old(time_s: float, now_s: float, *, is_asked: bool) -> str:
 
 
 def _what_to_try(path: str) -> Sequence[str]:
-    """What to do where nothing tells anything; what was looked at is said by the lines above."""
+    """Suggestions if nothing is known; the lines above list what was examined."""
     if path == STANDARD_INPUT:
         return ("a log tells more by its file, which has a time: rltop where train.log",)
     own = shlex.quote(path or "train.log")
