@@ -1,1 +1,1 @@
-"""Where a job is: the phase that is open, since when, what it usually takes, and whether it is stuck or dead."""
+"""Where a job is: its open phase, since when, how long that usually takes, and whether it is stuck or dead."""

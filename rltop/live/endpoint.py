@@ -1,8 +1,8 @@
-"""HTTP addresses that a person named: metrics endpoints, Prometheus servers, the State API of a Ray dashboard.
+"""HTTP sources that the user named: metrics endpoints, Prometheus servers, the State API of a Ray dashboard.
 
-No proxy, no redirect, bounded in bytes and seconds: `urllib` would hand the bearer token to the target of a redirect
-and obey proxies of the environment. Whatever a server does (never answers, sends byte after byte or gigabytes), a
-request ends within its time. Of Ray's answers a few named fields are kept: with details they hold the environment
+No proxies, no redirects, limits on bytes and seconds: `urllib` would send the bearer token to the target of a redirect
+and use proxies from the environment. Whatever a server does (never respond, trickle bytes, send gigabytes), a request
+ends within its timeout. Only a few named fields of Ray's responses are kept: with details they contain the environment
 variables of every actor.
 """
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     import ssl
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Most bytes of one answer: four times what the largest known endpoint sends."""
+"""Maximum bytes of a response: four times that of the largest known endpoint."""
 ANSWER_S = 4.0
-"""From the connection to the last byte."""
+"""Timeout from the connection to the last byte."""
 _MOST_TOKEN_BYTES = 16 * 1024
 _PORTS = {"http": 80, "https": 443}
 
@@ -54,13 +54,13 @@ class Address(NamedTuple):
 
 
 def address_of(text: str, flag: str, path: str = "/") -> Address:
-    """The address in a URL that a person typed.
+    """Parse a URL typed by the user.
 
     Args:
-        text: such as `http://host:8000/metrics`; without a scheme it is http.
+        text: such as `http://host:8000/metrics`; the default scheme is http.
 
     Raises:
-        RltopError: it is none, or holds a user or password, which `ps` would show to everybody.
+        RltopError: it is not a URL, or contains a user or password, which `ps` would show to everybody.
     """
     from urllib.parse import urlsplit  # noqa: PLC0415 - only with an address
 
@@ -82,10 +82,10 @@ def address_of(text: str, flag: str, path: str = "/") -> Address:
 
 
 class EndpointError(SourceError):
-    """An address that gave no usable answer.
+    """An address without a usable response.
 
     Attributes:
-        status: of HTTP, or 0 where there was no answer.
+        status: of HTTP, or 0 without a response.
     """
 
     def __init__(self, message: str, status: int = 0) -> None:
@@ -94,11 +94,12 @@ class EndpointError(SourceError):
 
 
 class Endpoint:
-    """One address, with what it takes to be let in.
+    """One address, with its credentials.
 
     Args:
-        token: sent to this address alone, as bearer; `user:password` is sent as basic authentication. Empty: none.
-        authorities: a file of certificates that are trusted besides those of the system; empty: none.
+        token: sent only to this address, as a bearer token; `user:password` is sent as basic authentication. Empty:
+            none.
+        authorities: file of CA certificates trusted in addition to the system's; empty: none.
     """
 
     def __init__(
@@ -116,16 +117,17 @@ class Endpoint:
         self._trust: ssl.SSLContext | None = None
 
     def get(self, path: str = "") -> bytes:
-        """What is at a path; that of the address where none is given.
+        """Fetch a path, by default that of the address.
 
         Raises:
-            EndpointError: there is no answer within the time, it is too long, or its status is not 200.
+            EndpointError: the response is late, too long, or has a status other than 200.
         """
         connection, is_late = self._connection(), threading.Event()
         deadline = threading.Timer(self._answer_s, _cut, (connection, is_late))
         deadline.daemon = True
         try:
-            # Both have a time-out of their own, for the whole of it; what comes then has one for each byte.
+            # Connecting, TLS included, has a timeout as a whole; later operations only have one per read, hence the
+            # timer.
             connection.connect()
             deadline.start()
             connection.request("GET", path or self.address.path, headers=self._headers())
@@ -172,7 +174,7 @@ def _cut(connection: http.client.HTTPConnection, is_late: threading.Event) -> No
     held = connection.sock
     if held is not None:
         try:
-            # Of the socket itself: that of TLS would say goodbye first, and wait.
+            # Of the plain socket: shutting down TLS would send a close notification and wait.
             socket.socket.shutdown(held, socket.SHUT_RDWR)
         except OSError:
             return
@@ -207,10 +209,10 @@ def _reason(error: Exception) -> str:
 
 
 def token_in(path: str, flag: str) -> str:
-    """The token in a file, without the newline at its end.
+    """The token in a file, without the trailing newline.
 
     Raises:
-        RltopError: the file cannot be read, or holds no single line of text.
+        RltopError: the file cannot be read, or is not a single line of text.
     """
     try:
         text = first_bytes(path, _MOST_TOKEN_BYTES).decode().strip()
@@ -223,7 +225,7 @@ def token_in(path: str, flag: str) -> str:
 
 EVERY_S, EVERY_SERVER_S = 5.0, 15.0
 BACK_S = 150
-"""What a server has of the last seconds tells at once whether an engine goes on."""
+"""A server's samples from this time range show at once whether an engine makes progress."""
 _WITH_COLON = regex(r"(vllm|sglang)_(?!router)")
 
 
@@ -237,11 +239,11 @@ class MetricsProbe(Probe):
         self._reader = MetricsReader(self.source, endpoint.address.place)
 
     def ask(self, now_s: float) -> Sequence[Fact]:
-        """What it says now.
+        """The current facts of the endpoint.
 
         Raises:
-            ProbeError: none of the names is known.
-            EndpointError: there is no answer.
+            ProbeError: it has no known metric.
+            EndpointError: there is no response.
         """
         data = self._endpoint.get()
         self._reader.take(samples(data, LINES, NAMES), now_s)
@@ -264,16 +266,16 @@ class PrometheusProbe(MetricsProbe):
         from urllib.parse import quote  # noqa: PLC0415 - only with an address
 
         super().__init__(endpoint)
-        # A range without an evaluation: samples with their own times, which an instant query replaces by its own.
+        # A range selector without evaluation returns samples with their own times; an instant query replaces them.
         question = quote(f'{{__name__=~"{_pattern()}"}}[{BACK_S}s]', safe="")
         self._path = f"{endpoint.address.path.rstrip('/')}/api/v1/query?query={question}"
 
     def ask(self, now_s: float) -> Sequence[Fact]:
-        """What it has of the last minutes.
+        """Facts from the samples of the last minutes.
 
         Raises:
-            ProbeError: it has nothing of what is known, or is no such server.
-            EndpointError: there is no answer.
+            ProbeError: it has no known metric, or is no such server.
+            EndpointError: there is no response.
         """
         by_time: dict[float, list[Sample]] = {}
         for sample in _matrix(self._endpoint.get(self._path)):
@@ -291,10 +293,10 @@ def _pattern() -> str:
 
 
 def _matrix(data: bytes) -> list[Sample]:
-    """The samples of an answer, at most those of one scrape each time.
+    """The samples of a response.
 
     Raises:
-        ProbeError: it is no answer of Prometheus.
+        ProbeError: it is not a Prometheus response.
     """
     try:
         answer = json.loads(data)
@@ -310,22 +312,22 @@ def _matrix(data: bytes) -> list[Sample]:
 
 RAY_EVERY_S = 10.0
 MOST = 10_000
-"""More are refused by the API."""
+"""The API rejects larger limits."""
 _ON_PURPOSE = frozenset(
     {"RAY_KILL", "OUT_OF_SCOPE", "REF_DELETED", "INTENDED_USER_EXIT", "INTENDED_SYSTEM_EXIT", "NONE"}
 )
-"""Reasons of deaths that are none."""
+"""Causes of death that are no failures."""
 _CAUSE_CHARS = 300
 _NO_TOKEN = "it wants its token, from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
 _PLACE = regex(r"(?P<group>.*)_(?P<node>\d{1,5}):(?P<local>\d{1,5})\Z")
-"""veRL's names of actors."""
+"""veRL's actor names."""
 
 
 def ray_token(environment: Mapping[str, str]) -> str:
-    """The token of the user's clusters, from where Ray looks for it; empty where there is none.
+    """The token of the user's clusters, from the places where Ray looks for it; empty if there is none.
 
     Raises:
-        RltopError: the file that RAY_AUTH_TOKEN_PATH names cannot be read.
+        RltopError: the file in RAY_AUTH_TOKEN_PATH cannot be read.
     """
     if token := environment.get("RAY_AUTH_TOKEN", "").strip():
         return token
@@ -349,11 +351,11 @@ class RayProbe(Probe):
         self._causes: dict[str, str] = {}
 
     def ask(self, now_s: float) -> Sequence[Fact]:
-        """Its calls, idle and dead actors, and jobs.
+        """Running calls, idle and dead actors, and jobs.
 
         Raises:
             ProbeError: it is no State API.
-            EndpointError: there is no answer.
+            EndpointError: there is no response.
         """
         calls = [call for state in RUNNING for call in self._list("tasks", state=state)]
         if any(call.get("task_id") not in self._since_s for call in calls):
@@ -391,7 +393,7 @@ class RayProbe(Probe):
         return [*found, *self._jobs(now_s)]
 
     def _begun(self) -> dict[str, float | None]:
-        """When each call began; only details tell it, so it is asked for where there is a new one."""
+        """Start time of each call; only the detailed query has it, so it is sent only if there is a new call."""
         found: dict[str, float | None] = {}
         for state in RUNNING:
             for call in self._list("tasks", state=state, detail=True):
@@ -456,7 +458,7 @@ def _whole(row: Mapping[str, Any], name: str) -> int | None:
 
 
 def _ranks(actors: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Ranks of actors whose names number nodes and places on them, of groups in which no place is missing."""
+    """Ranks of actors with names that contain node and local rank, for groups without gaps."""
     groups: dict[str, dict[tuple[int, int], str]] = defaultdict(dict)
     for actor in actors:
         place = _PLACE.match(_text(actor, "name"))

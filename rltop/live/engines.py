@@ -1,9 +1,8 @@
-"""The text of a metrics endpoint → inference engines, devices, and what a trainer or Ray says of its phases.
+"""Text of metrics endpoints → inference engines, devices, and phases reported by a trainer or Ray.
 
-Names are those of vLLM (v0 and v1) and SGLang, also as Ray hands them on, of their routers, of DCGM, of Ray, of the
-trainers of prime-rl and SkyRL, and of miles: each from its code. Lines are chosen by their name before anything is
-parsed: a trainer's node gives out two megabytes, of which twenty lines count; parsed whole they take 430 ms, chosen
-first 5.
+The names are from the code of vLLM (v0 and v1) and SGLang, also as re-exported by Ray, of their routers, DCGM, Ray, the
+trainers of prime-rl and SkyRL, and miles. Lines are selected by name before parsing: a trainer's node exposes two
+megabytes with twenty relevant lines; parsing everything takes 430 ms, selecting first 5 ms.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Sample(NamedTuple):
 
     Attributes:
         value: may be NaN.
-        time_s: when it was taken, where that is said; seconds since the epoch.
+        time_s: its timestamp, if it has one; seconds since the epoch.
     """
 
     name: str
@@ -42,20 +41,20 @@ class Sample(NamedTuple):
 
 
 def plain_name(name: str) -> str:
-    """One spelling of a metric: `ray_vllm:num_x`, `ray_vllm_num_x` and `vllm:num_x` are `vllm_num_x`."""
+    """Normalise a metric name: `ray_vllm:num_x`, `ray_vllm_num_x` and `vllm:num_x` become `vllm_num_x`."""
     plain = name.replace(":", "_")
     inner = plain.removeprefix("ray_")
     return inner if inner.startswith(("vllm_", "sglang_", "skyrl_")) else plain
 
 
 def lines_of(*prefixes: bytes) -> re.Pattern[bytes]:
-    """What finds lines by how they begin, in a fifth of the time that it takes to make all lines."""
+    """Matches lines by prefix, in a fifth of the time that splitting into lines takes."""
     return regex(rb"\n((?:%b)[^\n]{0,%d})(?=\n|\Z)" % (b"|".join(map(re.escape, prefixes)), _LONGEST_LINE))
 
 
 def samples(data: bytes, lines: re.Pattern[bytes], names: frozenset[str] | set[str]) -> Iterator[Sample]:
-    """The samples of some metrics in the text of an endpoint; lines that are none are passed over."""
-    # Its package starts with several modules that nobody needs who watches no endpoint.
+    """The samples of some metrics in the text of an endpoint; invalid lines are skipped."""
+    # The package imports several modules that are useless without an endpoint.
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415
 
     count = 0
@@ -77,28 +76,28 @@ def samples(data: bytes, lines: re.Pattern[bytes], names: frozenset[str] | set[s
 
 
 HUNG_S = 30.0
-"""An engine with requests that has made no token for so long hangs; so does one whose answers stand still."""
+"""An engine with requests that has produced no token for this long hangs; so does one with unchanged replies."""
 HANGS = "hangs"
-"""What is said of it begins so."""
+"""Prefix of such a trouble text."""
 FULL = 0.98
-"""Share of the KV cache from which on it is full."""
+"""Usage from which the KV cache counts as full."""
 WINDOW_S = 60.0
-"""What is counted as a storm is counted over so long."""
+"""Window for counting a storm."""
 LEAST_STORM = 32
-"""Fewer preemptions or aborts in that time are none."""
+"""Fewer preemptions or aborts within the window are no storm."""
 STORM_SAMPLES = 4
-"""Nor are those of fewer answers: a trainer that takes weights in may abort all requests, once a step."""
+"""Nor are increases in fewer replies: a trainer may abort all requests once a step to update weights."""
 FAR_BELOW, LEAST_ENGINES = 0.25, 3
-"""One of so many makes less than this share of what the others make."""
+"""With this many engines, one that produces less than this fraction of the others' tokens is reported."""
 KEPT_S = 600.0
-"""So long an engine is told of that is no longer there."""
+"""How long an engine that disappeared is still listed."""
 
 _Told = dict[str, tuple[str, str, float]]
-"""Metric → of what kind of thing, what it tells, and times so much."""
+"""Metric → (kind of thing, field, scale)."""
 
 
 def _table() -> _Told:
-    """The rows of `engines.txt`."""
+    """Parse `engines.txt`."""
     found: _Told = {}
     for section in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").split("\n\n[")[1:]:
         kind, *rows = section.splitlines()
@@ -116,23 +115,23 @@ LINES = lines_of(
     b"ray_node_g", b"ray_tasks{", b"ray_skyrl_training_phase", b"skyrl_training_phase", b"trainer_step",
     b"trainer_last_step_",
 )  # fmt: skip
-"""Signs of the lines that may hold one of them."""
+"""Prefixes of lines that may contain one of these metrics."""
 _WHICH = ("engine", "dp_rank", "worker_addr", "worker", "cell_id", "ReplicaId", "replica", "WorkerId")
-"""Labels that tell engines of one address apart."""
+"""Labels that distinguish engines at one address."""
 _SUMMED = frozenset({"running", "waiting", "paused", "made", "read", "live", "preemptions", "aborts", "finished"})
 _MOVES = ("made", "read", "live", "finished", "rate", "used", "cache")
-"""What changes while an engine works; SGLang counts tokens where a request ends, but tells its rate all the time."""
+"""Values that change while an engine works; SGLang counts tokens at the end of a request, but always reports a rate."""
 RUNNING = ("RUNNING", "RUNNING_IN_RAY_GET", "RUNNING_IN_RAY_WAIT")
-"""States of calls that are under way, as Ray names them."""
+"""States of running calls, as Ray names them."""
 
 
 @dataclass(slots=True)
 class _EngineHistory:
-    """What an engine has said.
+    """History of an engine.
 
     Attributes:
-        full_s: since when its cache has been full and requests wait, or None.
-        counted: times, with the counts of that time; the newest last.
+        full_s: since when its cache has been full with requests waiting, or None.
+        counted: (time, values), newest last.
     """
 
     engine: InferenceEngine
@@ -143,7 +142,7 @@ class _EngineHistory:
 
 
 class MetricsReader:
-    """Reads the samples of one source, and remembers what tells whether engines go on."""
+    """Reads the samples of one source and tracks whether engines make progress."""
 
     def __init__(self, source: str, place: str) -> None:
         self._source, self._place = source, place
@@ -218,7 +217,7 @@ class MetricsReader:
         moved = tuple(told[each] for each in _MOVES if each in told)
         seen_s = past.engine.moved_s if moved == past.moved or not past.moved else time_s
         if is_held or not moved or moved != past.moved:
-            # Held, it is counted from the first answer in which it is not.
+            # While paused, the time restarts at the first reply without a pause.
             past.moved, past.moved_s = (() if is_held else moved), time_s
         is_full = engine.cache >= FULL and engine.waiting > 0
         past.full_s = None if not is_full else time_s if past.full_s is None else past.full_s
@@ -265,7 +264,7 @@ class MetricsReader:
         self._others["trainer", place] = process._replace(time_s=time_s)
 
     def _tasks(self, tasks: Mapping[str, float], time_s: float) -> None:
-        """Calls that run in a Ray cluster: how many of each, and since when at least."""
+        """Calls running in a Ray cluster: the number of each, and the minimum time it has been running."""
         for key in [key for key in self._others if key[0] == "task" and key[1] not in tasks]:
             del self._others[key]
             self._seen_s.pop(f"task {key[1]}", None)
@@ -298,7 +297,7 @@ def _joined(engines: dict[tuple[str, ...], dict[str, float]]) -> dict[tuple[str,
 
 
 def _rate(counted: Sequence[tuple[float, dict[str, float]]], told: Mapping[str, float]) -> float:
-    """Generated tokens a second: as the engine says, or since the last answer."""
+    """Generated tokens per second: as reported, or computed since the last reply."""
     if "rate" in told:
         return told["rate"]
     if len(counted) < 2 or "made" not in told:
@@ -325,7 +324,7 @@ def _device(source: str, time_s: float, host: str, number: str, told: Mapping[st
 
 
 def is_undecided(engines: Sequence[InferenceEngine]) -> bool:
-    """Has an engine requests, of which nobody has seen yet whether it goes on?"""
+    """Whether an engine has requests, but has not yet been seen to progress or hang."""
     return any(
         each.running > 0 and each.moved_s is None and not (each.is_asleep or each.is_syncing or each.trouble)
         for each in engines
@@ -333,7 +332,7 @@ def is_undecided(engines: Sequence[InferenceEngine]) -> bool:
 
 
 def compared(engines: Sequence[InferenceEngine]) -> list[InferenceEngine]:
-    """Engines, of which one that makes far less than the others is told of."""
+    """The engines, with a trouble text for one that is far slower than the others."""
     busy = [each for each in engines if each.running > 0 and each.tokens_per_s == each.tokens_per_s]
     if len(busy) < LEAST_ENGINES:
         return list(engines)

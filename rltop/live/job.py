@@ -1,7 +1,7 @@
-"""Where a job is by its log, the traces and rows beside it, and what other sources say, taken together.
+"""Where a job is, from its log, adjacent traces and rows, and other sources combined.
 
-The log and its times lead; a source that hangs or is silent takes nothing away. States that are bad by definition (an
-engine that hangs, one that is asleep while samples are awaited) need no usual time.
+The log and its times take precedence; a source that hangs or is silent does no harm. States that are faults by
+definition (an engine that hangs, or is asleep while samples are awaited) need no usual duration.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from rltop.structs import NamedTuple
 
 WAITS_FOR_ENGINES = frozenset({"generate", "validation", "weight_sync"})
 AWAKE_S = 60.0
-"""So long a phase may be open that needs engines which are still asleep."""
+"""How long a phase that needs engines may be open while they are still asleep."""
 IDLE = 0.05
-"""A device that is busy for a smaller share of the time does nothing."""
+"""A device that is busy for a smaller fraction of the time is idle."""
 
 
 def gathered(
     where: Where, facts: Facts, silences: Sequence[Silence], now_s: float, checkpoint: int | None = None
 ) -> Where:
-    """Where a job is, by everything that tells.
+    """Where a job is, according to all sources.
 
     Args:
-        where: by its log, with the processes and engines of all sources.
+        where: from its log, with the processes and engines of all sources.
     """
     where = where._replace(
         devices=facts.devices,
@@ -49,7 +49,7 @@ def gathered(
     )
     open_s = 0.0 if where.since is None else now_s - where.since
     if where.state == "running" and where.source != where.log and where.usual_s is None and open_s >= NO_USUAL_S:
-        where = where._replace(state="stuck")  # by its processes, of which nothing tells what they usually take
+        where = where._replace(state="stuck")  # from its processes, without a usual duration
     where = _with_engines(where)
     where = _with_job(where, facts.jobs, now_s, checkpoint)
     if where.state in ("stuck", "unknown") and where.cause is None:
@@ -98,15 +98,15 @@ def _with_job(where: Where, jobs: Sequence[Job], now_s: float, checkpoint: int |
     gone = next((each for each in where.silences if GONE in each.reason), None)
     if gone is None or where.state not in ("stuck", "unknown"):
         return where
-    # Whether a job was done that says neither how far it was to go nor what it was in, nobody can tell.
+    # Without a known total or phase, nobody can tell whether the job was done.
     return where._replace(state="dead" if where.is_midway else "unknown", cause=where.cause or gone.reason)
 
 
 def limit_words(where: Where, ends_s: float | None, now_s: float, checkpoint: int | None = None) -> str:
-    """What the limit of a job means for it: `ETA 14 h, limit in 6 h: stops near step 1,840; last checkpoint 1,800`.
+    """What a time limit means for a job: `ETA 14 h, limit in 6 h: stops near step 1,840; last checkpoint 1,800`.
 
     Args:
-        where: with the steps of the run and what one takes.
+        where: with the steps of the run and the duration of one.
     """
     if ends_s is None or where.state not in ("running", "stuck", "unknown"):
         return ""
@@ -115,7 +115,7 @@ def limit_words(where: Where, ends_s: float | None, now_s: float, checkpoint: in
     if where.step is None or not where.step_s:
         return limit
     saved = "" if checkpoint is None else f"; last checkpoint {units.step(checkpoint)}"
-    # Of the step that is open a part has been done; one that is overdue ends now at best.
+    # Part of the open step is done already; an overdue one ends now at best.
     done_s = 0.0 if where.stepped_s is None else min(max(0.0, now_s - where.stepped_s), where.step_s)
     stops = f"stops near step {units.step(where.step + int((left_s + done_s) / where.step_s))}{saved}"
     if where.total is None:
@@ -130,7 +130,7 @@ def _of(process: Process) -> str:
 
 
 def devices_in_words(devices: Sequence[Device]) -> list[str]:
-    """What devices do, a line for each host: `node-3: 8 devices, 1 % busy, 569 GB of 640 GB, 61 °C at most, Xid 79`."""
+    """Device usage, a line per host: `node-3: 8 devices, 1 % busy, 569 GB of 640 GB, 61 °C at most, Xid 79`."""
     lines = []
     for host in dict.fromkeys(each.host for each in devices):
         here = [each for each in devices if each.host == host]
@@ -149,7 +149,7 @@ def devices_in_words(devices: Sequence[Device]) -> list[str]:
 
 
 def idle_in_words(where: Where) -> str:
-    """That devices do nothing while a phase is open; empty where they do, or nobody tells."""
+    """A note that devices are idle while a phase is open; empty if they are not, or it is unknown."""
     uses = _known(each.use for each in where.devices)
     if not uses or where.phase is None or where.state not in ("running", "stuck") or max(uses) >= IDLE:
         return ""
@@ -161,24 +161,24 @@ def _known(values: Iterable[float]) -> list[float]:
 
 
 END_BYTES = 16 * 1024 * 1024
-"""So much of the end of a log is read: what is usual shows in it."""
+"""How much of a log's end is read: enough to show what is usual."""
 FIRST_BYTES = 2 * 1024 * 1024
-"""Likewise of one that is followed: somebody presses keys meanwhile."""
+"""Likewise for a followed log: less, as the user may be pressing keys meanwhile."""
 EVERY_S, PATIENCE_S = 1.0, 10.0
 TRACES_EVERY_S = 5.0
 LINES_EVERY_S = 5.0
-"""How often a line is told that says nothing of phases: each is drawn."""
+"""Interval for reporting a last line without phase events, as each report is drawn."""
 SAVED_EVERY_S = 60.0
 FIND_S, SILENT_S = 5.0, 30.0
-"""How often the log is looked for while there is none, and after how long without a line for another."""
+"""How often to look for a missing log, and after how long without a line to look for another."""
 
 
 Reading = Callable[[str], tuple[list[PhaseEvent], LogReader]]
-"""Reads the log at a path as `events_of_log` does."""
+"""Reads the log at a path, as `events_of_log` does."""
 
 
 def events_of_log(path: str, end_bytes: int = END_BYTES) -> tuple[list[PhaseEvent], LogReader]:
-    """What a log tells, as it lies there.
+    """The events of an existing log.
 
     Raises:
         OSError: it cannot be read.
@@ -193,26 +193,26 @@ def events_of_log(path: str, end_bytes: int = END_BYTES) -> tuple[list[PhaseEven
 
 
 def _from_whole_line(data: bytes) -> bytes:
-    """Without the line in which the data begin; each drawing of a bar is a line too."""
+    """Drop the partial first line; each redraw of a bar counts as a line."""
     end = LINE_END.search(data)
     return b"" if end is None else data[end.end() :]
 
 
 def _alike(path: str) -> str:
-    """What logs of one name have in common whose numbers differ: `slurm-123.out`, `slurm-124.out`."""
+    """A path with its digits masked, equal for logs such as `slurm-123.out` and `slurm-124.out`."""
     return "".join("#" if char.isdigit() else char for char in path)
 
 
 class JobProbe(Probe):
-    """Follows the files of one job: its console log, and the traces beside it.
+    """Follows the files of one job: its console log, and adjacent traces.
 
     Args:
-        find: which log it is, or "" while there is none, and a folder or a file of one's own phases with traces, or "";
-            asked in a thread, whenever the log is not there.
+        find: returns the log, or "" without one, and a folder with traces or a file of custom phases, or ""; called in
+            a thread when the log is missing.
 
     Attributes:
-        log: the console log; "" while there is none.
-        rows: steps that the rows of the run tell; whoever has them appends.
+        log: the console log; "" without one.
+        rows: step events from the run's rows, appended by their reader.
     """
 
     every_s, patience_s = EVERY_S, PATIENCE_S
@@ -225,7 +225,7 @@ class JobProbe(Probe):
         self._checkpoint: int | None = None
         self._next_saved_s = -math.inf
         self.rows: deque[PhaseEvent] = deque(maxlen=4 * KEPT)
-        self._fed: deque[PhaseEvent] = deque(maxlen=4 * KEPT)  # `rows` that were taken, for a log that is found later
+        self._fed: deque[PhaseEvent] = deque(maxlen=4 * KEPT)  # `rows` already consumed, for a log that is found later
         self._find = find
         self.log = self._traced = ""
         self._traces = Traces()
@@ -242,7 +242,7 @@ class JobProbe(Probe):
         self._is_begun = False
 
     def ask(self, now_s: float) -> Sequence[Fact]:
-        """What the files have told so far; the same object where nothing is new.
+        """Everything that the files contain so far; the same object if nothing is new.
 
         Raises:
             OSError: the log cannot be read.
@@ -272,7 +272,7 @@ class JobProbe(Probe):
         return self._told
 
     def _has_saved(self, now_s: float) -> bool:
-        """Does another checkpoint lie there than the last time?"""
+        """Whether the newest checkpoint has changed since the last check."""
         if now_s < self._next_saved_s:
             return False
         self._next_saved_s, before = now_s + SAVED_EVERY_S, self._checkpoint
@@ -280,7 +280,7 @@ class JobProbe(Probe):
         return self._checkpoint != before
 
     def _look(self, now_s: float) -> None:
-        """Look for the log while there is none, and for that of a job that goes on as another where it is silent."""
+        """Look for the log if there is none, or, if it is silent, for that of a requeued job."""
         if now_s - self._looked_s < (FIND_S if not self.log else SILENT_S) or now_s - self._grown_s < SILENT_S:
             return
         self._looked_s = now_s
@@ -324,7 +324,7 @@ class JobProbe(Probe):
         events = [each for each in events if each.act is not Act.FINISH]
         new, self._seen_traces = events[self._seen_traces :], len(events)
         if ends != self._ends:
-            # What is written behind the line that says so takes it back.
+            # A line after the end mark revokes it.
             self._phases.finished_s = None
             new += ends or [each._replace(act=Act.PULSE) for each in self._ends]
             self._ends = ends
@@ -332,10 +332,10 @@ class JobProbe(Probe):
 
 
 class Asked(NamedTuple):
-    """What the sources beside the files have told.
+    """Results from sources other than the files.
 
     Attributes:
-        checkpoint: step of the last one that lies beside the run.
+        checkpoint: step of the newest checkpoint in the run's folder.
     """
 
     facts: Facts = NO_FACTS
@@ -349,10 +349,10 @@ NOTHING_ASKED = Asked()
 def where_of(
     log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, asked: Asked = NOTHING_ASKED
 ) -> Where:
-    """Where a job is by its log, and by what other files and sources tell.
+    """Where a job is, from its log, other files and sources.
 
     Args:
-        log: its console log; empty where there is none.
+        log: its console log; empty without one.
 
     Raises:
         OSError: the log cannot be read.
@@ -363,7 +363,7 @@ def where_of(
 def told_by_files(
     log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, read: Reading = events_of_log
 ) -> LogTold:
-    """What a log tells together with other files; as for `where_of`.
+    """Combine a log with other files; arguments as for `where_of`.
 
     Raises:
         OSError: the log cannot be read.
@@ -379,7 +379,7 @@ def told_by_files(
 
 
 def where_now(told: LogTold, now_s: float, asked: Asked = NOTHING_ASKED) -> Where:
-    """Where a job is by what its files and other sources have told."""
+    """Where a job is, from its files and other sources."""
     found = judge(told.phases, now_s, asked.facts, told.source)
     found = found._replace(
         last_line=told.last_line,

@@ -1,6 +1,6 @@
-"""Is a job running, stuck, dead or done? What it says of itself, held against what it usually takes.
+"""Is a job running, stuck, dead or done? Compares its state with how long things usually take.
 
-And its processes in groups by what they are in, those first that others wait for.
+Also groups its processes by what they are doing, first those that others wait for.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 UNUSUAL, UNUSUAL_FLOOR_S = 3.0, 60.0
-"""Unusual is what takes so many times what is usual, and not sooner."""
+"""Unusual means this many times the usual duration, and at least the floor."""
 LEAST_TIMES = 2
-"""So many times tell what is usual; of more the first, with its compilation, does not count."""
+"""Minimum number of durations; with more, the first is ignored, as it includes compilation."""
 _PROCESS = regex(r"\((?P<name>\w+)?[^()]*?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?")
 _BETWEEN_STEPS = ("setup", "validation", "checkpoint")
 
@@ -33,13 +33,13 @@ class Where(NamedTuple):
 
     Attributes:
         phase_key: one of `lines.PHASES`, or None.
-        since: when the phase began; of a job that has ended, when it did.
-        usual_s: what the phase, or a step where no phase is seen, usually takes in this run.
-        cause: what the job died of, or what is bad by definition, such as an engine that hangs.
-        limit: what the time limit of the job means for it, or why it waits, in words.
-        ends_s: when that limit is, or None.
-        checkpoint: step of the last one that lies beside the run, or None.
-        log: the file that tells the phases, whatever tells the one that is open.
+        since: when the phase began; for a job that has ended, when it did.
+        usual_s: usual duration in this run of the phase, or of a step if no phase is known.
+        cause: what the job died of, or an obvious fault such as a hanging engine.
+        limit: effect of the job's time limit, or why it is pending, in words.
+        ends_s: when the time limit is reached, or None.
+        checkpoint: step of the newest checkpoint in the run's folder, or None.
+        log: the file with the phases, even if the open phase is from another source.
         stepped_s: when the newest step ended, or None.
     """
 
@@ -72,12 +72,12 @@ class Where(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Did it end before it was done?"""
+        """Whether it ended before it was done."""
         return self.state in ("dead", "interrupted")
 
     @property
     def is_midway(self) -> bool:
-        """Is it seen to be in something, or short of its last step?"""
+        """Whether it is known to be in a phase, or short of its last step."""
         return self.phase is not None or (self.total is not None and (self.step or 0) < self.total)
 
     @property
@@ -99,7 +99,7 @@ def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "
 
 
 def _beside(found: Where, facts: Facts, now_s: float) -> Where:
-    """The phase by the processes, where the log tells none or has not gone on since they were asked."""
+    """Take the phase from the processes if the log has none, or is older than their report."""
     if facts.commonest is None or found.state in ("dead", "finished", "interrupted"):
         return found
     first, newest_s = facts.commonest
@@ -122,7 +122,7 @@ def _beside(found: Where, facts: Facts, now_s: float) -> Where:
 
 
 def going_on(processes: Sequence[Process]) -> str | None:
-    """Which ranks are in a phase, of a job whose own log says that it is done; None where none is."""
+    """The ranks that are still in a phase although the job's log reports that it is done; None if none is."""
     inside = {each.rank: each.phase for each in processes if each.rank is not None and each.phase}
     if not inside:
         return None
@@ -156,9 +156,9 @@ def _judged(phases: Phases, now_s: float) -> Where:
 
 
 def dead_after_s(phases: Phases, failure: Failure) -> float:
-    """How long nothing must go on after an error until it is what the job died of.
+    """Time without progress after an error until it counts as the cause of death.
 
-    An exception may have been caught: what was open may then take as long as it ever has.
+    An exception may have been caught: then an open phase may take as long as it ever has.
     """
     if failure.error.is_final or failure.error.has_left:
         return failure.error.dies_after_s
@@ -223,7 +223,7 @@ def _going(phases: Phases, now_s: float, about: Where) -> Where:
 
 
 def usual_s(phases: Phases, name: str) -> float | None:
-    """What a phase usually takes, or with an empty name a step; None where too few tell it."""
+    """Median duration of a phase, or of a step for an empty name; None with too few durations."""
     took_s = list(phases.took_s.get(name, ()))
     if len(took_s) < LEAST_TIMES:
         return None
@@ -231,9 +231,9 @@ def usual_s(phases: Phases, name: str) -> float | None:
 
 
 def stuck_after_s(phases: Phases, name: str, key: str = "") -> float:
-    """How long a phase may be without progress, or with an empty name a step.
+    """Maximum time without progress of a phase, or of a step for an empty name.
 
-    A part of the step of which nothing tells how long it takes is held against the step.
+    A part of the step without known durations is compared with the step.
     """
     if usual_s(phases, name) is None and key not in _BETWEEN_STEPS:
         name = phases.open_step
@@ -251,7 +251,7 @@ def _outstanding(phase: Phase) -> str | None:
 
 
 def processes_of(phases: Phases, source: str) -> list[Process]:
-    """What each process is in that a log or a trace tells apart; one that failed, in what it failed in."""
+    """The state of each process that a log or a trace distinguishes; for a failed one, the phase that it failed in."""
     inner, failed = phases.innermost(), None if phases.failure is None else phases.failure.phase
     if failed is not None and failed not in inner:
         inner = [each for each in inner if each.process != failed.process]
@@ -267,7 +267,7 @@ def processes_of(phases: Phases, source: str) -> list[Process]:
 
 
 def _named(phase: Phase) -> dict[str, Any]:
-    """What a launcher's prefix tells of a process: `(WorkerDict pid=7, ip=10.0.0.1)`."""
+    """Parse a launcher's prefix: `(WorkerDict pid=7, ip=10.0.0.1)`."""
     told = _PROCESS.search(phase.process)
     if told is None:
         return {"name": phase.process if phase.rank is None else ""}
@@ -282,10 +282,10 @@ def engines_of(phases: Phases, source: str) -> list[InferenceEngine]:
 
 
 def sentence(where: Where, now_s: float, rounded: Callable[[float], float] = float) -> str:
-    """Where a job is, as one says it: `training for 14 min (usually 90 s), 8 of 512 outstanding`.
+    """Where a job is, in words: `training for 14 min (usually 90 s), 8 of 512 outstanding`.
 
     Args:
-        rounded: seconds as exactly as they are to be said.
+        rounded: rounds seconds to the displayed precision.
     """
     if where.state in ("dead", "interrupted", "ended"):
         ago = "" if where.since is None else f", {units.duration(rounded(max(0.0, now_s - where.since)))} ago"
@@ -300,7 +300,7 @@ def sentence(where: Where, now_s: float, rounded: Callable[[float], float] = flo
     left = f", {where.outstanding} outstanding" if where.outstanding else ""
     what, since_s = where.phase or "no step", where.since
     if where.accuracy_s == math.inf and where.phase and where.stepped_s is not None:
-        # It was seen just now, and began at any time since the step did.
+        # It was observed just now, and may have begun at any time since the step did.
         what, since_s, least = f"{where.phase}, no step", where.stepped_s, ""
         usually = "" if where.step_s is None else f" (usually {units.duration(where.step_s)})"
     lasted = f"for {least}{units.duration(rounded(max(0.0, now_s - since_s)))}"
@@ -309,19 +309,19 @@ def sentence(where: Where, now_s: float, rounded: Callable[[float], float] = flo
 
 
 NAMED = 4
-"""Every process of a group this small is named."""
+"""In a group this small, every process is named."""
 LEAST_TOGETHER = 3
 """Among fewer processes of a kind, none counts as an outlier."""
 _ORDER = {"dead": 0, "running": 1, "unknown": 2, "idle": 3}
 
 
 class ProcessGroup(NamedTuple):
-    """Processes that are in the same.
+    """Processes in the same state and phase.
 
     Attributes:
-        phase: what they are in, in their own words; empty where they are in nothing, or that is not known.
+        phase: in their own words, such as a method; empty if idle or unknown.
         key: of the phase, or empty.
-        is_outside: most processes of their kind are elsewhere: in a collective the others wait for these.
+        is_outside: most processes of their kind are elsewhere: in a collective operation the others wait for these.
     """
 
     state: str
@@ -344,7 +344,7 @@ class ProcessGroup(NamedTuple):
 
     @property
     def who(self) -> str:
-        """Which they are: ranks, else process ids on hosts, else hosts; of many without any of these, nothing."""
+        """Their ranks, else process ids on hosts, else hosts; empty for many processes without any of these."""
         ranks = sorted({each.rank for each in self.members if each.rank is not None})
         hosts = sorted({each.host for each in self.members if each.host})
         at = f" on {', '.join(hosts)}" if 0 < len(hosts) <= NAMED else f" on {len(hosts)} hosts" if hosts else ""
@@ -357,7 +357,7 @@ class ProcessGroup(NamedTuple):
 
 
 def grouped(processes: Sequence[Process]) -> list[ProcessGroup]:
-    """The groups, worst first: dead ones, those outside of what most others do, then the larger ones."""
+    """Group processes, worst first: dead ones, outliers, then the larger groups."""
     groups: dict[tuple[str, str, str, str], list[Process]] = {}
     for each in processes:
         groups.setdefault((each.name, each.state, each.phase, each.key), []).append(each)

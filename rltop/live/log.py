@@ -1,6 +1,6 @@
-"""A console log → what the job says of itself (`phases.Event`), with times; whole, or as it grows.
+"""Parses console logs into timed phase events, for a whole log or as it grows.
 
-When a line was printed: by the clock in it, by its arrival, or backwards from the time the file was last written.
+A line is timed by its own clock, by its arrival, or backwards from the last modification of the file.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 HEAD_CHARS = 48
-"""A clock begins so near to the beginning of a line; what is further on is text."""
+"""A clock starts within this many characters of a line's start; anything later is text."""
 _CLOCK_CHARS = 36
 DAY_S = 86_400.0
 EARLY_S = 120.0
-"""Two clocks may differ by so much: a file may seem to be older than its last line."""
+"""Tolerated clock difference: a file may seem to be older than its last line."""
 COPIED_S = 3_600.0
-"""Last written so much later than its last line says, in every zone: the file was copied."""
+"""If a file was modified this much later than its last line says, in every time zone, it was copied."""
 NO_ZONE_S = 14 * 3_600.0
 MOST_DAYS = 300
-"""So long after a line with a year another without one is of that year, not of a later one."""
+"""Within this time after a line with a year, a line without one is from the same year."""
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _CLOCK = regex(
@@ -68,16 +68,16 @@ _CLOCK = regex(
 )
 _QUARTERS = (-38, -14, -10, 14, 18, 22, 23, 26, 35, 38, 42, 51, 55, *range(-48, 57, 4))
 ZONES_S = tuple(900.0 * quarters for quarters in _QUARTERS)
-"""How far ahead of UTC clocks are anywhere."""
+"""Offsets ahead of UTC of all time zones."""
 
 
 class LineTime(NamedTuple):
-    """What a line says of its time.
+    """The clock of a line.
 
     Attributes:
-        value_s: seconds since the epoch, as if in UTC; of the day, where there is no date.
-        has_date: False where the date has to be found.
-        has_year: False where the year has to be found.
+        value_s: seconds since the epoch, as if in UTC; seconds of the day without a date.
+        has_date: False if the date must be inferred.
+        has_year: False if the year must be inferred.
     """
 
     value_s: float
@@ -87,7 +87,7 @@ class LineTime(NamedTuple):
 
 
 def clock_of(text: str) -> LineTime | None:
-    """The clock at the head of a line without its prefixes and colours; None where there is none."""
+    """The clock at the start of a line, given without prefixes and colours; None if there is none."""
     if ":" not in text[:HEAD_CHARS]:
         return None
     found = _CLOCK.search(text, 0, HEAD_CHARS + _CLOCK_CHARS)
@@ -113,11 +113,11 @@ def clock_of(text: str) -> LineTime | None:
 
 
 def dated(clocks: Sequence[LineTime | None], seen_s: float, shift_s: float | None) -> list[float | None]:
-    """The clocks with their dates, backwards from the last; still as if in UTC.
+    """Complete the dates of clocks, backwards from the last one; still as if in UTC.
 
     Args:
-        seen_s: when the last line was there, seconds since the epoch.
-        shift_s: what is to be added to a clock, where that is known.
+        seen_s: when the last line existed, in seconds since the epoch.
+        shift_s: offset to add to clocks, if known.
     """
     found: list[float | None] = []
     later = seen_s - (shift_s or 0.0)
@@ -155,14 +155,14 @@ def _in_year(value: float, later: float) -> float:
 
 
 def zone_shift(clock_s: float, seen_s: float, *, has_date: bool = True) -> float | None:
-    """What is to be added to a clock: the zone in which the line is older than its file, and by the least.
+    """The offset to add to clocks: of the time zones in which the line precedes its file's time, the closest.
 
     Args:
         clock_s: time of the newest line, as if in UTC.
-        has_date: False where the day may be off by one.
+        has_date: False if the day may be off by one.
 
     Returns:
-        None where no zone makes it so: the file was copied.
+        None if no zone fits: the file was copied.
     """
     late_s = {zone_s: seen_s - (clock_s - zone_s) for zone_s in ZONES_S}
     if not has_date:
@@ -176,15 +176,15 @@ def zone_shift(clock_s: float, seen_s: float, *, has_date: bool = True) -> float
 
 LINE_CHARS = 4_000
 ROWS_AHEAD = 3
-"""So many rows without a step of the bar between them tell the steps themselves."""
+"""After this many rows between two steps of the bar, rows are used as the steps."""
 AFTERMATH_LINES = 200
-"""More lines behind an error, and the run went on."""
+"""If more lines than this follow an error, the run has survived it."""
 TRACE_LINES = 400
-"""Further behind its beginning nothing is the end of a traceback."""
+"""More lines than this after a traceback's start, nothing is its end."""
 _COMPLETE = regex(r"\b(?:[Tt]raining|[Rr]un|[Jj]ob)\b.{0,40}\b(?:complete|completed|finished|done)\b|[Ss]uccessfully")
-"""Said behind an error, it tells that the run went on."""
+"""After an error, this means that the run has survived it."""
 UNKNOWN_DOUBT_S = 60.0
-"""How far a time may be off that was worked out backwards."""
+"""Possible error of a time that was inferred backwards."""
 _RANK = regex(r"[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})|(?:^|\s)(\d{1,5}):(?=\s|$)")
 LINE_END = regex(rb"[\r\n]")
 _NEEDLES = tuple(
@@ -193,7 +193,7 @@ _NEEDLES = tuple(
         (*(kind.sign for kind in LINES), *MAY_FAIL, *SAMPLE_SIGNS, "ray::", "%|", "it [", "Traceback", '", line ')
     )
 )
-"""One of them stands in every line that tells anything; a whole block is searched faster than its lines."""
+"""Every relevant line contains one of these; searching a whole block is faster than searching its lines."""
 _NUMBERS = ("step", "total", "done", "of", "left", "gone", "running", "every")
 
 
@@ -201,10 +201,10 @@ class _Read(NamedTuple):
     """One line.
 
     Attributes:
-        rank: that the prefix tells, or None.
-        clock: that it tells, or None.
-        record: the metric row that it is, or None.
-        may_tell: it has a sign of a line that tells something.
+        rank: from the prefix, or None.
+        clock: from the line, or None.
+        record: the metric row in it, or None.
+        may_tell: it contains a sign of a relevant line.
     """
 
     text: str
@@ -222,9 +222,9 @@ class LogReader:
     """Reads one log.
 
     Attributes:
-        last_s: when that was printed, or None.
-        shift_s: what is to be added to the clocks in lines, or None while there was none.
-        zone_doubt_s: how far all times may be off because no zone fits.
+        last_s: when the last line was printed, or None.
+        shift_s: offset to add to clocks of lines, or None before the first clock.
+        zone_doubt_s: possible error of all times, if no time zone fits.
     """
 
     def __init__(self) -> None:
@@ -243,17 +243,17 @@ class LogReader:
         self._frame_key, self._has_left = "", False
         self._failed_at: int | None = None
         self._failed: PhaseEvent | None = None
-        self._caught: tuple[str, float] | None = None  # process and time of the last error, where it may be caught
+        self._caught: tuple[str, float] | None = None  # process and time of the last error, if it may be caught
         self._samples = PrintedSamples()
         self._trace_at = -TRACE_LINES
         self._causes = Causes()
 
     def feed(self, data: bytes, seen_s: float, *, is_recorded: bool) -> list[PhaseEvent]:
-        """What the data tell.
+        """Parse more data into events.
 
         Args:
-            seen_s: when they came; for what was written before anybody looked, when the file was last written.
-            is_recorded: the latter, and that the data end with the file.
+            seen_s: when the data arrived; for data from before the start, when the file was last modified.
+            is_recorded: the data are from before the start and extend to the end of the file.
         """
         lines = self._lines(data, is_recorded=is_recorded)
         clocks = dated([line.clock for line in lines], seen_s, self.shift_s)
@@ -326,7 +326,7 @@ class LogReader:
             return
 
     def _fits(self, clock: LineTime | None, clock_s: float | None, seen_s: float) -> bool:
-        """Learn the zone of a line that comes now; False where its date is of another day: a text, or an old log's."""
+        """Learn the time zone from a live line; False if its date is of another day: text, or an old log."""
         if clock is None or clock_s is None or abs(seen_s - clock_s - (self.shift_s or 0.0)) <= COPIED_S:
             return True
         shift_s = 0.0 if clock.is_exact else zone_shift(clock_s, seen_s, has_date=clock.has_date)
@@ -392,12 +392,12 @@ class LogReader:
         if not found:
             found += self._of_failure(line)
         elif bar is not None and line.record is None:
-            # What is printed before the next bar goes on in the line of this one.
+            # The next output follows on the same line as this bar.
             found += self._of_failure(line._replace(text=text[max(0, text.find("]", bar.end())) + 1 :]))
         return [event._replace(process=line.process, rank=line.rank) for event in found]
 
     def _goes_on(self, line: _Read) -> bool:
-        """Does the line tell that what looked like the end was none, whatever it says?"""
+        """Whether the line proves that an apparent end was none, whatever its content."""
         if self._failed_at is None:
             return False
         is_far = line.number - self._failed_at > AFTERMATH_LINES
@@ -462,7 +462,7 @@ class LogReader:
         ]
 
     def _of_steps(self, title: str, done: int, of: int, took_s: float) -> Iterable[PhaseEvent]:
-        """A bar that counts steps; one without a title that counts to another number is of a validation."""
+        """A bar that counts steps; an untitled one with another total belongs to a validation."""
         first = self._step_bars.setdefault(title, (done, of))
         if first[1] != of:
             return [
@@ -486,7 +486,7 @@ class LogReader:
             if key in STEP_TIMES and value == value:
                 took_s = float(value)
         self._advance_step(took_s, has_clock)
-        # Bars and rows may count differently: one of both tells the step; rows where the bar is drawn now and then.
+        # Bars and rows may count differently, so only one defines the step: rows if the bar is drawn only occasionally.
         self._rows_ahead = min(ROWS_AHEAD, self._rows_ahead + 1)
         is_step = not self._step_bars or self._rows_ahead >= ROWS_AHEAD
         return [
@@ -526,7 +526,7 @@ class LogReader:
         return [self._failed]
 
     def _more_of_failure(self) -> Iterable[PhaseEvent]:
-        """The last error again where a line behind it has told more of it, as Ray's table of processes does."""
+        """The last error again if a later line adds details, as Ray's table of processes does."""
         if self._failed_at is None or self._failed is None or self._failed.error is None:
             return []
         error = self._failed.error
@@ -547,12 +547,12 @@ class LogReader:
         self._stepped_s = self._time_s
 
     def _wait_until(self, time_s: float) -> None:
-        """A line without a clock came so late, but before the next one with a clock."""
+        """Advance the time to that of a line without a clock, but not beyond the next line with one."""
         self._time_s = max(self._time_s, min(time_s, self._latest_s))
 
 
 def _signs_in(data: bytes) -> list[int]:
-    """Where signs of lines that tell something stand, ascending."""
+    """Offsets of signs of relevant lines, ascending."""
     found = []
     for needle in _NEEDLES:
         at = data.find(needle)

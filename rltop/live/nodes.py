@@ -1,7 +1,7 @@
-"""Other nodes, by one child that stays: ssh, one `srun` for all nodes of a job, or a command that a person gave.
+"""Other nodes, through one long-lived child process: ssh, `srun` on all nodes of a job, or a custom command.
 
-It is asked by a line, and answers with titles of the user's own processes, of which the node itself keeps the first
-word; where nothing has changed, with that. It ends with its standard input, so that none is left behind.
+It receives a line as a query, and responds with the titles of the user's own processes, cut to the first word on the
+node; without changes, only with the end mark. It ends when its standard input closes, so that none is left behind.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from rltop.regex import regex
 
 EVERY_S, ANSWER_S = 5.0, 12.0
 MOST_A_SECOND = 6.0
-"""With more nodes than that, each is asked less often: the cost of answers adds up here."""
+"""With more nodes than this allows, each is queried less often, as the cost of the replies adds up here."""
 DEVICES_EVERY = 6
-"""Devices are asked for every so many questions: `nvidia-smi` takes a second on a full node."""
+"""Devices are included in every n-th query: `nvidia-smi` takes a second on a full node."""
 RETRY_S, LONGEST_RETRY_S = 10.0, 300.0
 STARTING = 16
-"""So many children start at the same time."""
+"""Maximum number of children starting at the same time."""
 MOST_NODES = 4_096
 MOST_BYTES = 256 * 1024
 NODE = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
-"""What a name of a node is: it can be no option, no command and no path."""
+"""Valid node names; none is an option, a command or a path."""
 _RANGES = regex(r"([^\[\],]*)(?:\[([0-9,-]+)\])?([^\[\],]*)(?:,|\Z)")
 _DEVICE_FIELDS = "index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu"
 SCRIPT = (
@@ -50,14 +50,14 @@ SCRIPT = (
     '| sed "s/^/D /"; fi; '
     'echo "E $(uname -n) ${SLURM_STEP_NUM_NODES:-1}"; done'
 )
-"""What runs on a node: for any POSIX shell, and without an apostrophe, so that every login shell hands it on."""
+"""The script on a node: for any POSIX shell, and without apostrophes, so that every login shell can pass it on."""
 
 
 def node_names(text: str) -> list[str]:
-    """The names in `node[1-8,11],login`.
+    """Expand `node[1-8,11],login`.
 
     Raises:
-        RltopError: one is no name of a node.
+        RltopError: one is not a valid node name.
     """
     found: list[str] = []
     at = 0
@@ -92,7 +92,7 @@ def _numbers(ranges: str, text: str) -> list[str]:
 
 
 class Sockets:
-    """The folder of ssh's control sockets, which nobody else may enter; made when it is needed."""
+    """The private directory of ssh's control sockets, created on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -113,7 +113,7 @@ class Sockets:
 
 
 def ssh_words(node: str, sockets: str) -> list[str]:
-    """The command line that opens a child on a node. What is trusted is left to the user's own configuration."""
+    """The command line that starts the script on a node. Host keys are left to the user's own configuration."""
     options = {
         "BatchMode": "yes", "ConnectTimeout": "5", "ServerAliveInterval": "15", "ServerAliveCountMax": "2",
         "ControlMaster": "auto", "ControlPath": f"{sockets}/%C", "ControlPersist": "no", "ClearAllForwardings": "yes",
@@ -124,7 +124,7 @@ def ssh_words(node: str, sockets: str) -> list[str]:
 
 
 def srun_words(job: str) -> list[str]:
-    """The command line of one step on every node of a job; without `--overlap` it would wait for the job's end."""
+    """The command line of one step on every node of a job; without `--overlap` it would wait for the job to end."""
     return [
         "srun", "--overlap", "--mem=0", f"--jobid={job}", "--ntasks-per-node=1", "--label", "--unbuffered",
         "--input=all", "--quiet", "--", "sh", "-c", SCRIPT,
@@ -135,7 +135,7 @@ def via_words(template: str, node: str) -> list[str]:
     """The command line of `--via`, without a shell.
 
     Raises:
-        RltopError: it cannot be read, or does not say where the node goes.
+        RltopError: it cannot be parsed, or does not contain `{node}`.
     """
     example = "for example --via 'kubectl exec -i {node} --'"
     try:
@@ -148,7 +148,7 @@ def via_words(template: str, node: str) -> list[str]:
 
 
 class NodesProbe(Probe):
-    """One child, and what the nodes that it reaches say."""
+    """One child process, and the replies of the nodes that it reaches."""
 
     every_s, patience_s = EVERY_S, ANSWER_S
 
@@ -169,10 +169,10 @@ class NodesProbe(Probe):
         self._seen = SeenTitles(source)
 
     def ask(self, now_s: float) -> Sequence[Fact]:
-        """What runs on the nodes.
+        """The processes and devices on the nodes.
 
         Raises:
-            ProbeError: they cannot be reached, or nothing of a job runs there.
+            ProbeError: the nodes cannot be reached, or no process of a job runs there.
         """
         if self._child is None:
             if time.perf_counter() < self._again_s:
@@ -183,7 +183,7 @@ class NodesProbe(Probe):
         return self._facts(now_s)
 
     def close(self) -> None:
-        """End the child; what it has started on a node ends with its standard input."""
+        """End the child; its script on a node ends when standard input closes."""
         self._is_closed = True
         self._end()
         if self._sockets is not None:
@@ -215,7 +215,7 @@ class NodesProbe(Probe):
         Worker("reaper").start(child.wait)
 
     def _fail(self, why: str) -> None:
-        """Give up for a while.
+        """Stop the child and retry later, with exponential backoff.
 
         Raises:
             ProbeError: always.
@@ -243,10 +243,10 @@ class NodesProbe(Probe):
         return found
 
     def _question(self, now_s: float) -> None:
-        """Ask, and take in what comes until every node has ended its answer.
+        """Send a query and read until every node has ended its reply.
 
         Raises:
-            ProbeError: the child has ended, or does not answer.
+            ProbeError: the child has ended, or does not respond.
         """
         child = self._child
         assert child is not None and child.stdin is not None
@@ -265,7 +265,7 @@ class NodesProbe(Probe):
             if not ready:
                 if not answered:
                     self._fail(_last(said) or "does not answer")
-                return  # those that have not answered keep what they said
+                return  # nodes that have not replied keep their last state
             for stream in ready:
                 data = os.read(stream.fileno(), 65_536)
                 if stream is child.stderr:
@@ -338,10 +338,10 @@ def node_probes(nodes: Sequence[str], via: str) -> list[NodesProbe]:
     """A probe for each node.
 
     Args:
-        via: the command that reaches one; empty is ssh.
+        via: command that reaches a node; empty for ssh.
 
     Raises:
-        RltopError: that command cannot be read.
+        RltopError: the command cannot be parsed.
     """
     gate, sockets = threading.Semaphore(STARTING), Sockets()
     if via:
@@ -357,7 +357,7 @@ def job_probe(job: str) -> NodesProbe:
     """A probe for all nodes of a job.
 
     Raises:
-        RltopError: it is no number of a job.
+        RltopError: it is not a job number.
     """
     if not JOB_ID.fullmatch(job):
         raise RltopError(f"--job {job}: not the number of a job", "as squeue shows it, for example 123456")

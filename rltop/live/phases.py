@@ -1,6 +1,6 @@
-"""What a job says of itself, taken together: phases that are open, how long each has taken, steps, how it ended.
+"""State of a job from its phase events: open phases, durations of past ones, steps, how it ended.
 
-Times are seconds since the epoch throughout. Nothing here knows what the time is now: `judge` does.
+Times are in seconds since the epoch. Nothing here knows the current time: `judge` does.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from rltop.live.lines import WRAPS, Act, words_of
 from rltop.structs import NamedTuple
 
 KEPT = 64
-"""So many of the last times of a phase tell what is usual."""
+"""Number of recent durations of a phase that define what is usual."""
 LONG_STEP = "step with a validation or a checkpoint"
-"""What such a step takes is kept under this name."""
+"""Name under which durations of such steps are kept."""
 _SURE_S, _SURE_SHARE = 3.0, 0.2
-"""A time that may be further off tells nothing of what is usual."""
+"""A duration with a larger possible error is ignored for what is usual."""
 ROWS = "rows"
-"""Who says what rows of metrics tell."""
+"""Process name of events from metric rows."""
 SURVIVED = 2
-"""An error after which the job went on so often is one that it catches."""
+"""An error that the job has survived this many times is one that it catches."""
 _FAR_BEYOND = 1.1
-"""A summary is numbered a little beyond the last step, where rows are counted."""
+"""With rows as steps, a summary may be numbered slightly beyond the last step."""
 _STALE_STEPS = 2
-"""A phase that was still open that many steps ago was never ended."""
+"""A phase that has been open for this many steps was never ended."""
 
 
 class PhaseEvent(NamedTuple):
-    """Something that a job says.
+    """One event reported by a job.
 
     Attributes:
-        act: what it does to the phases of its process.
-        process: who says it, as far as the line tells.
-        key: of the phase; empty where the name is of none.
-        took_s: how long it had taken, where that was said.
-        of: how much there is to be; None where it is not said.
-        told: a count as the line has it: another one is progress.
-        is_bar: a bar, which may stand inside another phase.
-        engine: how the engine stands: running, waiting, tokens a second, share of the cache in use.
+        act: its effect on the phases of its process.
+        process: the reporting process, as far as the line identifies it.
+        key: of the phase; empty if the name is unknown.
+        took_s: duration so far, if reported.
+        of: total of the count; None if unknown.
+        told: the count as text: a different one is progress.
+        is_bar: a progress bar, which may be nested in another phase.
+        engine: state of an engine: running, waiting, tokens per second, fraction of the cache in use.
     """
 
     time_s: float
@@ -69,7 +69,7 @@ class Phase:
 
     Attributes:
         key: of the phase, or empty.
-        done: how much of `of` there is, or None.
+        done: count out of `of`, or None.
         rank: of its process, or None.
     """
 
@@ -89,16 +89,16 @@ class Phase:
 
     @property
     def is_wrap(self) -> bool:
-        """Does it only stand around others?"""
+        """Whether it only encloses other phases."""
         return self.name in WRAPS
 
 
 @dataclass(slots=True)
 class Failure:
-    """What a job died of, if nothing goes on after it.
+    """What a job died of, unless it continues afterwards.
 
     Attributes:
-        rank: of the process that says it, or None.
+        rank: of the reporting process, or None.
     """
 
     time_s: float
@@ -109,19 +109,19 @@ class Failure:
 
 @dataclass(slots=True)
 class Phases:
-    """The phases of one job; `take` what it says, in order.
+    """The phases of one job; `take` its events in order.
 
     Attributes:
-        took_s: name of a phase → how long it took, the newest last; `""` is a whole step, see `LONG_STEP` too.
-        engines: name → when it was told last, and how it stood.
-        begun_s: when the first thing was said, or None.
-        moved_s: when something last went on, or None.
+        took_s: name of a phase → its durations, newest last; `""` is a whole step, see also `LONG_STEP`.
+        engines: name → (time of the last report, state).
+        begun_s: time of the first event, or None.
+        moved_s: time of the last progress, or None.
         stepped_s: when the last step ended, or None.
         step: the newest one that has ended, or None.
         total: steps of the run, or None.
-        failure: see there; None once something goes on.
-        finished_s: when it said that it was done, or None.
-        periods: every so many steps one takes longer.
+        failure: see `Failure`; None once there is progress.
+        finished_s: when the job reported that it was done, or None.
+        periods: numbers n for which every n-th step takes longer.
     """
 
     open: dict[tuple[str, str], Phase] = field(default_factory=dict)
@@ -136,22 +136,24 @@ class Phases:
     finished_s: float | None = None
     periods: set[int] = field(default_factory=set)
     _last: int | None = None
-    """Number of the last step, or generation, where they are numbered from 0."""
+    """Number of the last step or generation, if they are numbered from 0."""
     _trained: int | None = None
-    """The newest generation that was trained, where these are counted beside the steps."""
+    """The newest trained generation, if these are counted in addition to steps."""
     _steps: int = 0
     _survived: Counter[str] = field(default_factory=Counter)
-    """How often the job went on after a kind of error."""
+    """How often the job continued after each kind of error."""
     _told: set[str] = field(default_factory=set)
     _next_s: float | None = None
     _summed_up: bool = False
-    """A step has ended since it said that it was done: one may be the last, or a summary; more are not."""
+    """One step has ended since the job reported that it was done: the last one or a summary; more steps mean that it
+    was not done.
+    """
     _passed: set[int] = field(default_factory=set)
-    """Totals that a step was beyond."""
+    """Totals that a step has exceeded."""
 
     @property
     def open_step(self) -> str:
-        """Under which name it is kept what the step takes that has not ended."""
+        """The name under which the open step's duration will be kept."""
         return self._kind_of(None if self.step is None else self.step + 1)
 
     def _kind_of(self, step: int | None) -> str:
@@ -180,7 +182,7 @@ class Phases:
         _TAKES[event.act](self, event)
 
     def innermost(self) -> list[Phase]:
-        """The phase that each process entered last; an enclosing one only where no inner one is open."""
+        """The phase that each process entered last; an enclosing one only if no inner one is open."""
         found: dict[str, Phase] = {}
         for phase in self.open.values():
             other = found.get(phase.process)
@@ -239,7 +241,7 @@ class Phases:
             self._close(phase, event)
 
     def _counted(self, event: PhaseEvent) -> Phase | None:
-        """The phase that a count is of: its own, or the open one of the same kind in its process."""
+        """The phase that a count belongs to: its own, or an open one of the same kind in its process."""
         own = self.open.get((event.process, event.name))
         if own is not None:
             return own
@@ -276,17 +278,17 @@ class Phases:
         is_more, has_ended = self._summed_up and event.process != ROWS, self.finished_s is not None
         if self.finished_s is not None and (is_before or is_more) and self._trained is None:
             self.finished_s = None
-        # Rows may come late, as where a tracker writes them at the end.
+        # Rows may arrive late, for instance if a tracker writes them at the end.
         self._summed_up = self.finished_s is not None and (self._summed_up or event.process != ROWS)
         if event.step is not None and self.total is not None and event.step > _FAR_BEYOND * self.total:
-            # Steps go on far behind it: it is the number of something else.
+            # Steps continue far beyond it: it counts something else.
             self._passed.add(self.total)
             self.total = self.finished_s = None
-        # Between two attempts it may have rested for long.
+        # There may have been a long pause between two attempts.
         is_attempt = is_before or has_ended
         since_s = self._next_s if self._next_s is not None else None if is_attempt else self.stepped_s
         took_s = event.took_s if event.took_s is not None else None if since_s is None else event.time_s - since_s
-        if took_s:  # lines without any time seem to take none
+        if took_s:  # lines without any time would seem to take none
             self._note(self._kind_of(event.step), took_s)
         self.stepped_s, self._next_s = event.time_s, None
         self._steps += 1
@@ -356,7 +358,7 @@ class Phases:
         self.failure = Failure(event.time_s, error, event.rank, phase)
 
     def _resume(self, event: PhaseEvent) -> None:
-        """Whoever generates samples again was not done: what is done may still be validated or saved."""
+        """A job that generates samples again was not done; validating and saving do not contradict being done."""
         if event.key == "generate":
             self.finished_s = None
 
@@ -389,11 +391,11 @@ class Phases:
         self.moved_s = max(self.moved_s or event.time_s, event.time_s)
         around = [each for each in self.open.values() if each.process == event.process] if phase is None else [phase]
         if phase is not None and phase.told:
-            # Who waits for what somebody else counts goes on with it.
+            # A process that waits for something counted elsewhere makes progress with it.
             around += [each for each in self.open.values() if each.key == phase.key and not each.told]
         for each in around:
             each.moved_s = max(each.moved_s, event.time_s)
-        # What another process was loading when the job said its last words may still be drawn to its end.
+        # After a job's final error, another process may still draw its loading bar to the end.
         is_rest = self.failure is not None and self.failure.error.is_final and event.is_bar and event.key == "setup"
         if self.failure is not None and event.time_s > self.failure.time_s + 1.0 and not is_rest:
             self._survive()
@@ -434,7 +436,7 @@ def _kind(error: ConsoleError) -> str:
 
 
 def in_order(*sources: Sequence[PhaseEvent]) -> list[PhaseEvent]:
-    """What several files tell, by time, and what one of them tells in the order of its lines."""
+    """Merge events of several files by time, keeping the order within each file."""
     found = []
     for events in sources:
         newest_s = -math.inf
@@ -445,7 +447,7 @@ def in_order(*sources: Sequence[PhaseEvent]) -> list[PhaseEvent]:
 
 
 def merged(*sources: Sequence[PhaseEvent]) -> Phases:
-    """The phases of a job told by several files."""
+    """The phases of a job from the events of several files."""
     phases = Phases()
     for event in in_order(*sources):
         phases.take(event)

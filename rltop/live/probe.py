@@ -1,7 +1,7 @@
-"""What tells where a job is, beside its rows: each source is a `Probe`, asked in a thread of its own.
+"""Sources of a job's whereabouts besides its rows: each is a `Probe`, queried in its own thread.
 
-A probe may hang: nobody waits for it and it holds nothing that anybody else needs. What it said last stays, with its
-age. Times are seconds since the epoch throughout.
+A probe may hang: nobody waits for it, and it holds no shared lock. Its last result is kept, with its age. Times are in
+seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from rltop.live.phases import Phases
 
 LOOK_S = 0.05
-"""How often it is looked whether a source has failed to answer in time, while somebody waits."""
+"""Poll interval for timeouts of sources while a caller waits."""
 TOLD_S = 5.0
-"""So old may be times of answers that say the same: a thousand processes are not put together again each second."""
+"""Unchanged results keep their times for this long: rebuilding a thousand processes each second would cost too much."""
 
 GONE = "no longer in the queue"
-"""Said of a job that its scheduler had and has no more."""
+"""Reason for a job that its scheduler no longer lists."""
 
 
 class Process(NamedTuple):
-    """A process of the job, and what it is in.
+    """A process of the job, and what it is doing.
 
     Attributes:
-        source: what tells it: a file, a host, an address.
-        name: what its source calls it, for people: `WorkerDict`, `actor_0`; one of several may share it.
-        phase: what it is in, in its own words, such as a method; empty where it is idle or that is not known.
-        key: one of `lines.PHASES`; empty where `phase` is of none.
-        is_seen: `since_s` is when it was seen first: it began then or before.
-        state: running, idle, unknown (it may be in something) or dead.
-        words: said of the phase, where that is more than its key says.
+        source: origin of this information: a file, a host, an address.
+        name: display name by its source: `WorkerDict`, `actor_0`; may be shared by several.
+        phase: in its own words, such as a method; empty if idle or unknown.
+        key: one of `lines.PHASES`; empty if `phase` is none of them.
+        is_seen: `since_s` is when it was first observed, so it began then or before.
+        state: running, idle, unknown (possibly busy) or dead.
+        words: description of the phase, if more specific than its key.
     """
 
     source: str
@@ -65,9 +65,9 @@ class InferenceEngine(NamedTuple):
     """An inference engine.
 
     Attributes:
-        running: requests; NaN where it is not told, here and below.
-        trouble: what is wrong with it, as one says it; empty where nothing is.
-        moved_s: when it was seen last to go on; None where it has not been so far.
+        running: number of requests; NaN if not reported, here and below.
+        trouble: what is wrong with it, in words; empty if nothing is.
+        moved_s: when progress was last observed; None so far.
     """
 
     source: str
@@ -90,8 +90,8 @@ class Device(NamedTuple):
     """An accelerator.
 
     Attributes:
-        use: share of the time it was busy, 0 to 1; NaN where it is not told, here and below.
-        trouble: such as an Xid, as one says it; empty where nothing is wrong.
+        use: fraction of the time it was busy, 0 to 1; NaN if not reported, here and below.
+        trouble: such as an Xid, in words; empty if nothing is wrong.
     """
 
     source: str
@@ -107,10 +107,10 @@ class Device(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The job as its scheduler has it.
+    """A job according to its scheduler.
 
     Attributes:
-        trouble: such as the reason why it waits, or that its limit comes before the end of the run.
+        trouble: such as why it is pending, or that its limit precedes the end of the run.
     """
 
     source: str
@@ -125,11 +125,11 @@ class Job(NamedTuple):
 
 
 class LogTold(NamedTuple):
-    """What a console log or a trace has told so far.
+    """Everything that a console log or a trace contains so far.
 
     Attributes:
-        phases: of the job, by this file alone; whoever reads it may keep it.
-        checkpoint: step of the last one that lies beside the run, or None.
+        phases: of the job, from this file alone; a copy that the reader may keep.
+        checkpoint: step of the newest checkpoint in the run's folder, or None.
     """
 
     source: str
@@ -145,7 +145,7 @@ _Kind = TypeVar("_Kind", bound=Fact)
 
 
 class Facts:
-    """Everything that is told, by kind, in the order of the sources; each process once."""
+    """All facts, by kind, in the order of the sources; each process once."""
 
     def __init__(self, facts: Sequence[Fact] = ()) -> None:
         def of(kind: type[_Kind]) -> Sequence[_Kind]:
@@ -157,9 +157,9 @@ class Facts:
 
     @cached_property
     def commonest(self) -> tuple[Process, float] | None:
-        """Among the processes in the commonest phase, the one that has been in it longest.
+        """Of the processes in the most common phase, the one that has been in it longest.
 
-        With it when the newest of all that are in anything was told; None where none is.
+        Also the time of the newest report among all busy processes. None if none is busy.
         """
         told = [each for each in self.processes if each.state == "running" and each.phase]
         if not told:
@@ -176,15 +176,15 @@ NO_FACTS = Facts()
 
 
 class ProbeError(Exception):
-    """A source answers, but tells nothing; the text says why, in a few words."""
+    """A source responds, but without information; the text is a short reason."""
 
 
 class Probe:
     """One source.
 
     Attributes:
-        source: what it is called on the screen; the `source` of all its facts begins with it.
-        patience_s: after so many seconds it is said that it does not answer.
+        source: its display name, with which the `source` of all its facts begins.
+        patience_s: timeout after which it is reported as not responding.
     """
 
     source: str
@@ -192,23 +192,23 @@ class Probe:
     patience_s: float
 
     def ask(self, now_s: float) -> Sequence[Fact]:
-        """Everything that is known now; called in a thread, never twice at once. It may hang.
+        """All current facts; called in a thread, never concurrently. It may hang.
 
         Raises:
-            ProbeError: it tells nothing.
-            OSError: it cannot be asked.
+            ProbeError: it has no information.
+            OSError: it cannot be queried.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of what it holds; called once, from any thread, possibly while `ask` hangs. It must not wait."""
+        """Release resources; called once, from any thread, possibly while `ask` hangs. Must not block."""
 
 
 class Silence(NamedTuple):
-    """A source that tells nothing now.
+    """A source without information at present.
 
     Attributes:
-        since_s: when it was asked for what has not come, or when it said so.
+        since_s: when the unanswered query was sent, or when it reported so.
     """
 
     source: str
@@ -217,10 +217,10 @@ class Silence(NamedTuple):
 
 
 class _Asked:
-    """A probe, and what came of asking it in its thread, which stays; only `answer` and `is_other` are set there.
+    """A probe with its thread and results; only `answer` and `is_other` are set in that thread.
 
     Args:
-        done: called in that thread with every answer: does it tell something else than the one before?
+        done: called in that thread after every result, with whether it differs from the one before.
     """
 
     def __init__(self, probe: Probe, done: Callable[[bool], None]) -> None:
@@ -230,7 +230,7 @@ class _Asked:
         self.answer: tuple[Sequence[Fact], str] | None = None
         self.is_open = self.has_answered = self.is_other = False
         self.changes = 0
-        self.asked_s = -math.inf  # by the steady clock
+        self.asked_s = -math.inf  # by the monotonic clock
         self._questions: SimpleQueue[float | None] = SimpleQueue()
         self._worker = Worker("probe")
 
@@ -247,7 +247,7 @@ class _Asked:
         while (now_s := self._questions.get()) is not None:
             try:
                 facts, reason = tuple(self.probe.ask(now_s)), ""
-            except Exception as error:  # a fault of one source must not end the program, nor hide the others
+            except Exception as error:  # a fault in one source must not end the program or hide the others
                 facts, reason = (), str(error) if isinstance(error, ProbeError) else reason_of(error)
             before = None if self.silence is None else self.silence.reason
             is_known = self.has_answered and before == (reason or None)
@@ -257,15 +257,14 @@ class _Asked:
 
 
 class Probes:
-    """Asks probes, each in its own time; whatever is asked of it here is answered at once.
+    """Queries probes at their own intervals; no method blocks, except `gather`.
 
     Args:
-        clock: says what the time is, and when to ask again.
-        notify: called from a thread when there is something new; an answer that says the same wakes nobody.
+        clock: for times and intervals.
+        notify: called from a thread on a new result; an unchanged one triggers nothing.
 
     Attributes:
-        version: moves with every answer that tells something else than the one before, and when a source has not
-            answered in time.
+        version: incremented on every changed result, and when a source times out.
     """
 
     def __init__(self, probes: Sequence[Probe], clock: Clock, notify: Callable[[], None] = lambda: None) -> None:
@@ -300,7 +299,7 @@ class Probes:
         facts, reason = each.answer
         each.answer, each.is_open, each.asked_s = None, False, self._clock.monotonic()
         each.changes += each.is_other
-        # It may have been told meanwhile that it does not answer.
+        # It may have been reported as not responding meanwhile.
         self.version += each.is_other or (each.silence is not None and each.silence.reason != reason)
         if reason:
             each.silence = Silence(each.probe.source, each.silence.since_s if each.silence else now_s, reason)
@@ -309,7 +308,7 @@ class Probes:
         each.has_answered = True
 
     def gather(self, timeout_s: float) -> None:
-        """Ask every source once, and wait until all have answered, or for as long as that or as its patience."""
+        """Query every source once and wait until each has responded or timed out, at most `timeout_s`."""
         ends_s = self._clock.monotonic() + timeout_s
         self.turn()
         while any(each.is_open and each.silence is None for each in self._all) and self._clock.monotonic() < ends_s:
@@ -319,7 +318,7 @@ class Probes:
 
     @property
     def facts(self) -> Facts:
-        """What every source said last."""
+        """The last result of every source."""
         version, now = self.version, self._clock.monotonic()
         if self._told is None or self._told[0] != version or now - self._told[1] >= TOLD_S:
             facts = [fact for each in self._all for fact in each.facts]
@@ -329,7 +328,7 @@ class Probes:
         return self._told[2]
 
     def _distinct(self, processes: Sequence[Process]) -> Sequence[int]:
-        """Where those stand that no other source tells of better; worked out when a source tells of others."""
+        """Indices of processes without a better duplicate from another source; recomputed if a source has changed."""
         changes = [any(isinstance(fact, Process) for fact in each.facts) and each.changes for each in self._all]
         if self._once[0] != changes:
             at = {id(each): number for number, each in enumerate(processes)}
@@ -350,7 +349,7 @@ class Probes:
 
 
 def _are_alike(facts: Sequence[Fact], others: Sequence[Fact]) -> bool:
-    """Do two answers say the same, but for their times?"""
+    """Whether two results are equal except for their times."""
     return len(facts) == len(others) and all(
         one is other or (one.source, one[2:]) == (other.source, other[2:])
         for one, other in zip(facts, others, strict=True)
@@ -358,7 +357,7 @@ def _are_alike(facts: Sequence[Fact], others: Sequence[Fact]) -> bool:
 
 
 def once(processes: Sequence[Process]) -> list[Process]:
-    """The processes without those that another source tells of too, and knows better."""
+    """Remove processes that another source describes better."""
     found: list[Process] = []
     named: dict[tuple[str, str], list[Process]] = defaultdict(list)
     placed: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
@@ -366,7 +365,7 @@ def once(processes: Sequence[Process]) -> list[Process]:
         if each.pid is None and each.rank is None:
             same = named[each.phase, each.name.partition(" × ")[0]]
         else:
-            # Ray calls a host by its address, a title by its name.
+            # Ray identifies a host by its address, process titles by its name.
             same = [
                 other
                 for other in placed[each.phase, each.pid]

@@ -1,7 +1,7 @@
-"""Programs that are asked, and what Slurm has of a job: one `squeue` a minute at most, for all jobs.
+"""External commands, and jobs from Slurm: at most one `squeue` per minute, for all jobs.
 
-A program runs without a shell, with nothing to read, for so long and for so many bytes. Inside a job its environment
-says what Slurm would.
+A command runs without a shell and standard input, with limits on time and output. Inside a job, the environment
+replaces a missing `squeue`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 class CommandError(OSError):
-    """A program that could not be run, failed, or did not end in time; `strerror` says so in a few words."""
+    """A command could not be run, failed, or timed out; `strerror` is a short description."""
 
     def __init__(self, text: str) -> None:
         super().__init__(0, text)
 
 
 class Command:
-    """Runs one program at a time; whoever closes it ends what runs.
+    """Runs a command, one at a time; `close` kills it.
 
     Args:
-        words: the program and what it is called with; never a shell.
+        words: program and arguments; never a shell.
     """
 
     def __init__(self, words: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None) -> None:
@@ -42,10 +42,10 @@ class Command:
         self._is_closed = False
 
     def output(self) -> str:
-        """What it prints.
+        """Standard output of the command.
 
         Raises:
-            CommandError: it cannot be run, ends with another code than 0, prints too much or takes too long.
+            CommandError: it cannot be run, exits with a code other than 0, prints too much or takes too long.
         """
         name = self._words[0]
         try:
@@ -89,7 +89,7 @@ class Command:
         return data.decode("utf-8", "replace")
 
     def close(self) -> None:
-        """End what runs, with what it has started, or is about to."""
+        """Kill the running command with all its processes, and one that is about to start."""
         self._is_closed = True
         self._end()
 
@@ -101,33 +101,33 @@ class Command:
 
 
 EVERY_S = 60.0
-"""Sites ask not to be asked more often."""
+"""Clusters ask users not to query more often."""
 LOOK_S = 5.0
-"""How often it is looked whether a log tells a job by now."""
+"""Interval for checking whether a log name reveals a job."""
 ANSWER_S = 20.0
 NO_SQUEUE = "no squeue on this machine"
-"""As `Command` says it."""
+"""Message of `Command`."""
 JOB_ID = regex(r"\d{1,12}(?:[_+]\d{1,9})?")
-"""A job, one of an array, or a part of a heterogeneous one."""
+"""A job, an array task, or a component of a heterogeneous job."""
 _OF_LOG = regex(r"(?:.*[-_.])?slurm[-_.](\d{1,12}(?:_\d{1,9})?)(?:[-_.].*)?\.(?:out|err|log)", re.IGNORECASE)
 _FORMAT = "%i|%T|%S|%e|%D|%N|%b|%r"
 _GPUS = regex(r"gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)")
 
 
 def job_of_log(path: str) -> str | None:
-    """The number of the job in the name that Slurm gives to its log, such as `slurm-123.out`; None without one."""
+    """The job number in a log name such as Slurm's `slurm-123.out`; None without one."""
     found = _OF_LOG.fullmatch(Path(path).name)
     return None if found is None else found[1]
 
 
 class SlurmProbe(Probe):
-    """Asks for jobs.
+    """Queries jobs.
 
     Args:
-        jobs: those that somebody named.
-        environment: of this process: inside a job it tells when that ends.
-        log: the console log of the run, or "" while there is none, whose name tells the job where none is named; it is
-            asked for, but never entered.
+        jobs: those that the user named.
+        environment: of this process: inside a job it has the job's end time.
+        log: returns the run's console log, or "" without one; if no job is named, its name may reveal one, which is
+            queried, but never entered.
     """
 
     source, patience_s = "squeue", ANSWER_S + 1.0
@@ -141,16 +141,16 @@ class SlurmProbe(Probe):
 
     def _know(self, jobs: Sequence[str]) -> None:
         self._jobs, self.every_s = jobs, EVERY_S if jobs else LOOK_S
-        # Times as seconds since the epoch: without it they are those of a clock whose zone nobody tells.
+        # Request times as seconds since the epoch; the default has no time zone.
         words = ["squeue", "--noheader", f"--jobs={','.join(jobs)}", f"--format={_FORMAT}"]
         self._command = Command(words, ANSWER_S, {"SLURM_TIME_FORMAT": "%s"})
 
     def ask(self, now_s: float) -> Sequence[Job]:
-        """The jobs that wait or run; nothing while no job is known.
+        """The pending and running jobs; empty while no job is known.
 
         Raises:
-            ProbeError: none of them does.
-            CommandError: Slurm is not there, or does not answer.
+            ProbeError: all of them have ended.
+            CommandError: Slurm is not installed, or does not respond.
         """
         jobs = self._named or [job for job in [job_of_log(self._log())] if job is not None]
         if jobs != self._jobs:
@@ -172,7 +172,7 @@ class SlurmProbe(Probe):
         return found
 
     def _own(self, now_s: float) -> Job | None:
-        """The job that this process is in, if it is asked for: many containers have no `squeue`."""
+        """The job of this process if it was requested: many containers have no `squeue`."""
         told = self._environment
         job = told.get("SLURM_JOB_ID", "")
         if job not in self._jobs:

@@ -1,7 +1,7 @@
-"""The sources that a person named, as probes; nothing else is ever contacted.
+"""The sources that the user named, as probes; nothing else is ever contacted.
 
-They come from the command line and from that person's own config file: no address that a run's folder, a metric file or
-a log holds.
+They come from the command line and the user's config file, never from an address in a run's folder, a metric file or a
+log.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from rltop.structs import NamedTuple
 
 
 class SourceOptions(NamedTuple):
-    """What a person named, as typed.
+    """Sources as typed by the user.
 
     Attributes:
-        metrics: URLs of metrics endpoints; `/metrics` where they have no path.
+        metrics: URLs of metrics endpoints; the default path is `/metrics`.
         prometheus: URLs of servers with the HTTP API of Prometheus.
-        via: the command that reaches a node instead of ssh.
-        tokens: `HOST:PORT=FILE` for each address that wants a token.
-        authorities: a file of certificates that are trusted besides those of the system.
-        has_processes: look at the user's own processes on this node.
+        via: command that reaches a node instead of ssh.
+        tokens: `HOST:PORT=FILE` for each address that requires a token.
+        authorities: file of CA certificates trusted in addition to the system's.
+        has_processes: include the user's own processes on this node.
     """
 
     metrics: Sequence[str] = ()
@@ -44,14 +44,14 @@ class SourceOptions(NamedTuple):
 def probes_of(
     options: SourceOptions, environment: Mapping[str, str], log: Callable[[], str] | None = None
 ) -> list[Probe]:
-    """A probe for each source, in the order of their use; what nobody names is not even imported.
+    """A probe for each source, in order of use; modules of unused sources are not imported.
 
     Args:
-        environment: of this process: Ray's token, and what Slurm says inside a job.
-        log: the console log of the run, or "" while there is none: see `SlurmProbe`.
+        environment: of this process, for Ray's token and Slurm's variables inside a job.
+        log: returns the run's console log, or "" without one; see `SlurmProbe`.
 
     Raises:
-        RltopError: an address, a name or a token is none.
+        RltopError: an address, a name or a token is invalid.
     """
     found: list[Probe] = []
     found += _by_http(options, environment)

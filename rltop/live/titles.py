@@ -1,6 +1,6 @@
-"""What the user's own processes are in, by their titles: Ray's workers, vLLM's and SGLang's engines, trainers.
+"""The user's own processes by title: Ray's workers, vLLM's and SGLang's engines, trainers.
 
-Of a command line only what a known pattern picks out is kept: the rest may hold secrets.
+Only the parts of a command line that match a known pattern are kept: the rest may contain secrets.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _PATTERNS = regex(
     r"|(?P<sglang>sglang::[a-z_]{1,40}(?:_?[A-Z]{2}\d{1,5}){0,6})\b"
 )
 SIGNS = ("ray::", "VLLM::", "sglang::")
-"""A title begins with one of them."""
+"""Prefixes of all known titles."""
 
 
 class Title(NamedTuple):
-    """What a title tells.
+    """The contents of a title.
 
     Attributes:
         name: of the actor, or of the part of an engine.
-        method: that it is in; empty where the title tells none.
+        method: the one it is executing; empty if the title has none.
     """
 
     name: str
@@ -41,21 +41,21 @@ class Title(NamedTuple):
 
 
 def title_of(text: str) -> Title | None:
-    """What is known of a process by its title; None where it is none of a job."""
-    # Behind the first NUL stand arguments, or what a shorter title has left of a longer one.
+    """Parse the title of a process; None if it does not belong to a job."""
+    # After the first NUL come arguments, or remains of a longer title.
     found = _PATTERNS.match(text.partition("\0")[0][:_TITLE_BYTES].strip())
     if found is None:
         return None
     if not found["actor"]:
         return Title(found["engine"] or found["sglang"])
-    # Of a class inside another the method is what stands last.
+    # For a nested class, the method is the last part.
     actor, _, method = found["actor"].rpartition(".")
     name, method = (actor, method) if actor else (method, "")
     return None if name in _RAY_OWN else Title(name, method)
 
 
 class SeenTitles:
-    """Since when each process of a node has been in what it is in, as far as anybody has looked."""
+    """Tracks since when each process of a node has been observed in its current method."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -67,8 +67,7 @@ class SeenTitles:
         for host, pid, title in titles:
             key = host, pid, title.method
             since_s = self._since_s[key] = known.get(key, now_s)
-            # An actor that is asynchronous or has threads keeps its plain title inside a call: whether it is idle is
-            # not known.
+            # An asynchronous or threaded actor keeps its plain title during a call, so it may or may not be idle.
             found.append(
                 Process(
                     self._source, now_s, title.name, title.method, key_of_method(title.method) if title.method else "",
@@ -80,7 +79,7 @@ class SeenTitles:
 
 
 class TitlesProbe(Probe):
-    """The user's own processes on this node, by `/proc`."""
+    """The user's own processes on this node, from `/proc`."""
 
     source, every_s, patience_s = "processes of this node", EVERY_S, 5.0
 
@@ -90,10 +89,10 @@ class TitlesProbe(Probe):
         self._seen = SeenTitles(self.source)
 
     def ask(self, now_s: float) -> Sequence[Process]:
-        """What they are in.
+        """The processes and their methods.
 
         Raises:
-            ProbeError: there is none of a job.
+            ProbeError: none belongs to a job.
         """
         found = self._seen.processes(((self._host, pid, title) for pid, title in own_titles(self._proc)), now_s)
         if not found:
@@ -110,7 +109,7 @@ def own_titles(proc: str = "/proc") -> list[tuple[int, Title]]:
         return []
     for pid in pids[:MOST_PROCESSES]:
         try:
-            # Of another user's process not even the beginning is read.
+            # Never read the command line of another user's process.
             if os.stat(f"{proc}/{pid}").st_uid != own:  # noqa: PTH116 - a thousand of them every few seconds
                 continue
             descriptor = os.open(f"{proc}/{pid}/cmdline", os.O_RDONLY | os.O_CLOEXEC)

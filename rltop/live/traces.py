@@ -1,6 +1,6 @@
-"""Files that tell begin and end of phases → `phases.Event`.
+"""Trace files with the begin and end of phases → phase events.
 
-Chrome traces as RLinf and tinker write them, miles' dashboard, and the phases of one's own loop (`JsonlWriter.phase`).
+Chrome traces by RLinf and tinker, miles' dashboard, and phases of custom loops (`JsonlWriter.phase`).
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 TRACE_NAME = "trace_events.jsonl"
-"""What RLinf and tinker call their traces."""
+"""File name of traces by RLinf and tinker."""
 PHASE_FOLDERS = ("phases", "dashboard/phases")
-"""Where miles' dashboard writes its phases, a file an hour."""
+"""Folders where miles' dashboard writes its phases, one file per hour."""
 OWN_NAMES = regex(r"phases.*\.jsonl")
-"""What ranks beside the first call the files of their phases."""
+"""Names of phase files of the ranks after the first."""
 OWN_KEY = "rltop_phase"
 _SIGNS = (b'"ph"', b'"t0"', b'"rltop_phase"')
 _LONGEST_SIGN = max(map(len, _SIGNS))
 END_BYTES = 8 * 1024 * 1024
 _EPOCH_US = 1e14
-"""Smaller times of a trace are not since the epoch: those of tinker are of a clock of the process."""
+"""Smaller trace times are not relative to the epoch: those of tinker come from a process clock."""
 _HOURS = 4
 
 
 class _TracesRead(NamedTuple):
-    """What a file told when it was read.
+    """The result of the last read of a file.
 
     Attributes:
-        stamp: device, inode, size and time of the last change.
-        has_signs: something in it looks like a phase.
+        stamp: device, inode, size and modification time.
+        has_signs: it contains something that looks like a phase.
     """
 
     stamp: tuple[int, int, int, int]
@@ -49,13 +49,13 @@ class _TracesRead(NamedTuple):
 
 
 class Traces:
-    """Reads files that may tell phases; one that has not changed since is not read again, nor the old part of rows."""
+    """Reads files that may contain phases, skipping unchanged files and the old part of files of metric rows."""
 
     def __init__(self) -> None:
         self._read: dict[str, _TracesRead] = {}
 
     def beside(self, folder: Path) -> list[list[PhaseEvent]]:
-        """What traces in a folder tell, each for itself."""
+        """Events of the traces in a folder, one list per file or group of hourly files."""
         names = [name for name in sorted(names_in(folder)) if name == TRACE_NAME or OWN_NAMES.fullmatch(name)]
         found = [self.of(folder / name) for name in names]
         for name in PHASE_FOLDERS:
@@ -67,7 +67,7 @@ class Traces:
         return [each for each in found if each]
 
     def of(self, path: Path | str) -> list[PhaseEvent]:
-        """What a file of lines of JSON tells; rows of metrics tell nothing, nor does what cannot be read."""
+        """Events of a JSON lines file; empty for metric rows and unreadable files."""
         before = self._read.get(str(path))
         try:
             with open_regular(path) as file:
@@ -101,7 +101,7 @@ def _told(data: bytes, written_s: float) -> list[PhaseEvent]:
     begin_us = 0.0 if newest_us >= _EPOCH_US else newest_us - 1e6 * written_s
     own = [span for span in spans if span.get(OWN_KEY) and not any(isinstance(v, (list, dict)) for v in span.values())]
     last = spans[-1] if spans and _parsed(data.rstrip().rpartition(b"\n")[2]) == spans[-1] else None
-    # Rows behind it tell that somebody goes on.
+    # If rows follow the end mark, the loop has been resumed.
     marks = [span for span in spans if span.get(OWN_KEY) == ""]
     again, over = (
         [_event(act, _number(span.get("end")), "", "", None) for span in marks if (span is last) == (act is Act.FINISH)]
@@ -112,7 +112,7 @@ def _told(data: bytes, written_s: float) -> list[PhaseEvent]:
 
 
 def _own_events(spans: Sequence[dict[str, Any]]) -> list[PhaseEvent]:
-    """What a loop tells of itself; what a process left open that has been started anew is over."""
+    """Events of a custom loop; phases left open by a process that has been restarted are over."""
     ended = {(_process(span), str(span[OWN_KEY]), span.get("begin")) for span in spans if "end" in span}
     newest = {(span.get("host"), span.get("rank")): span.get("pid") for span in spans}
     found: list[PhaseEvent] = []
@@ -126,7 +126,7 @@ def _own_events(spans: Sequence[dict[str, Any]]) -> list[PhaseEvent]:
                 found.append(_event(Act.BEGIN, _number(span.get("begin")), name, process, rank))
             continue
         end = _event(Act.END, _number(span["end"]), name, process, rank)
-        if error and is_newest and told.get(process) != error:  # the phase around it ends by the same
+        if error and is_newest and told.get(process) != error:  # the enclosing phase ends with the same error
             failed = ConsoleError(number, 0, Label.of(error), 0, is_exception=True)
             found.append(end._replace(act=Act.FAIL, error=failed))
         told[process] = error
@@ -168,7 +168,7 @@ def _event(act: Act, time_s: float, name: str, process: str, rank: object) -> Ph
 
 
 def _number(value: object) -> float:
-    """As a finite number; anything else is 0."""
+    """As a finite number; 0 for anything else."""
     try:
         return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
     except OverflowError:
