@@ -1,1 +1,1 @@
-"""Runs being followed: Session → Run → RunStream, and the Snapshot that is read of them."""
+"""Followed runs: Session → Run → RunStream, and the Snapshot through which they are read."""

@@ -1,6 +1,6 @@
-"""How a run ended by the console log beside it: its last lines, looked at once the metrics have fallen silent.
+"""How a run ended, according to the last lines of its console log; checked once the metrics are silent.
 
-Bounded, whatever there is: the ends of a few files, in a thread that nobody waits for long.
+Bounded: reads the ends of a few files, in a background thread.
 """
 
 from __future__ import annotations
@@ -35,51 +35,52 @@ if TYPE_CHECKING:
     from rltop.run.whereabouts import FilesSeen
 
 _LOSS = regex(rb"(?<![a-z])loss(?:es)?\b", re.IGNORECASE)
-"""What a loop of one's own prints, where it says nothing else of a training."""
+"""Printed by custom training loops that print nothing else about training."""
 END_BYTES = 256 * 1024
-"""So much of the end of a log is looked through."""
+"""How much of a log's end is examined."""
 SLACK_S = (5.0, 60.0)
-"""A log written to last longer before the newest row than a step takes, within these bounds, is of a run before it.
+"""A log last written this much before the newest row is of an earlier run; one step, within these bounds.
 
-A row may come behind an error, as when a trainer closes its files; where several do, the run went on.
+A row may follow an error, for instance when a trainer closes its files; several rows mean that the run continued.
 """
 _STEPS = 16
-"""So many of the newest rows tell how long a step takes, and which numbers a log of the same run has."""
+"""Number of newest rows that give the step duration and the numbers to find in a log of the same run."""
 _TIMED = 64
-"""So many of the newest rows tell when steps ended."""
+"""Number of newest rows that give the end times of steps."""
 _TRACES = ("phases", "trace_events", "dashboard")
-"""How names of files and folders begin that tell phases, beside a run."""
+"""Name prefixes of files and folders with phases."""
 SOON_S = 600.0
-"""A log of any name, such as a server's, tells of the run only so soon after its newest row; a job's may hang first."""
+"""A log of any name, such as a server's, only counts if it ends this soon after the newest row; a job's may hang."""
 NEAR_STEPS, NEAR_SHARE = 10, 0.2
-"""A log of the same run names steps no further from the newest one than that."""
+"""In a log of the same run, the last step differs from the newest one by no more than this."""
 _ALIKE, _EQUAL = math.log(2.0), math.log(1.05)
-"""In a row of the same run most numbers of a key are within this, in logs: a console may tell means of several rows.
+"""Log ratio within which most shared numbers of one run's rows agree: a console may print means of rows.
 
-In a folder of many runs they must be equal but for rounding."""
+In a folder with many runs they must be equal except for rounding.
+"""
 AGAIN_S = 1.0
 STILL_S = 10.0
-"""A run that goes on is not looked at before so long without a row."""
+"""A live run is checked only after this long without a row."""
 _BUSY = frozenset({RunState.LOADING, RunState.LOST})
 _CROWD = 64
-"""Of more runs it is not asked how those ended that have been silent for days."""
+"""With more runs than this, those that have been silent for days are not checked."""
 PENDING_S = 5.0
-"""How often a log is looked at again whose last error may yet be caught."""
+"""Interval of checks of a log after an error that may still be caught."""
 _A_DOUBLING = 2
-"""How often a silent run's log is looked at again while the silence gets twice as long."""
+"""Number of checks of a silent run's log per doubling of the silence."""
 _DATA = (".jsonl", ".csv", ".json", ".wandb")
 _ROWS, _FEW = (".jsonl", ".csv", ".wandb"), 4
-"""Files of rows: a run may have some besides its metrics, such as completions and evaluations, but not as many."""
+"""Suffixes of row files; a run may have others besides its metrics, such as completions, but fewer than this."""
 _DIGITS = regex(r"\d+")
 
 
 class Ending(NamedTuple):
-    """What the console log beside a run says of its end.
+    """The ending of a run according to its console log.
 
     Attributes:
-        rows: how many rows the run had when the log was looked at; when more have come, it went on.
-        still_s: how long the log had not been written to then.
-        dies_after_s: how long that must be at least until the run is dead.
+        rows: number of rows the run had at that time; more rows mean that it continued.
+        still_s: time since the log was last written.
+        dies_after_s: how long that must be for the run to be dead.
     """
 
     path: str
@@ -90,15 +91,15 @@ class Ending(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """A run that has fallen silent; its log may have been written to last `slack_s` before its newest row.
+    """A run that has become silent; its log may have last been written up to `slack_s` before its newest row.
 
     Attributes:
-        newest: its newest rows, where its end is asked for.
-        timed: steps and times of the newest rows; where none has one, by how long their steps took.
-        came_s: when the newest row came, seconds since the epoch, or None.
+        newest: its newest rows, if its ending is requested.
+        timed: (step, time) of the newest rows; without times, computed from step durations.
+        came_s: when the newest row arrived, seconds since the epoch, or None.
         total: steps of the run, or None.
         restarts: first steps of later attempts.
-        is_console: its file is a console log, which can be read for its phases too.
+        is_console: its file is a console log, which may contain phases too.
     """
 
     path: str
@@ -124,7 +125,7 @@ def silent_run(run: Run, log: str = "") -> Silent:
     timed = [(step, time_s) for step, time_s in zip(steps, times, strict=True) if time_s == time_s]
     rules, back_s = run.main.shown.rules, came_s
     if not timed and rules is not None and back_s is not None:
-        # Rows without a time say how long a step took.
+        # Without times in the rows, use the step durations.
         for step, gap_s in zip(reversed(steps), reversed(rules.liveness.gaps_s), strict=False):
             timed.insert(0, (step, back_s))
             back_s -= gap_s
@@ -136,7 +137,7 @@ def silent_run(run: Run, log: str = "") -> Silent:
 
 
 def has_told(run: Silent, logs: Sequence[str]) -> bool:
-    """Is there a file that may tell more of the job of a run than its rows do?"""
+    """Whether any file may tell more about a run's job than its rows."""
     own = Path(log_of(run.path)[0])
     if run.is_console or logs or any(name.startswith(_TRACES) for name in names_in(own.parent)):
         return True
@@ -147,10 +148,10 @@ def has_told(run: Silent, logs: Sequence[str]) -> bool:
 
 
 def ending_of(run: Silent, logs: Sequence[str], read: Reading, still_s_of: Callable[[str], float]) -> Ending | None:
-    """What the console log of a run says that it died of; None where none does, or it is that of another run.
+    """The cause of death in a run's console log; None if there is none, or the log belongs to another run.
 
     Args:
-        still_s_of: how long a log has not been written to.
+        still_s_of: time since a log was last written.
     """
     if not logs:
         return None
@@ -170,14 +171,14 @@ def ending_of(run: Silent, logs: Sequence[str], read: Reading, still_s_of: Calla
 
 
 def own_logs(run: Silent) -> list[str]:
-    """The logs beside a run that may be its own, the likeliest first; its own file says itself how it ended."""
+    """The logs that may belong to a run, most likely first; its own file is excluded."""
     if run.log:
         return [run.log]
     own = Path(log_of(run.path)[0])
     stem, names = own.name.split(".")[0], names_in(own.parent)
     head, latest_s = b"", math.inf
     with suppress(OSError, ValueError):
-        # Files that were copied have the time of that, whatever their rows say.
+        # Copied files have the time of the copy, whatever is in their rows.
         latest_s = max(run.newest_s or 0.0, own.stat().st_mtime) + GONE_S
         head = first_bytes(own, HEAD_BYTES)
     alike = [name for name in names if _pattern(name) == _pattern(own.name) and "tfevents" not in name]
@@ -202,7 +203,7 @@ def own_logs(run: Silent) -> list[str]:
             continue
         if seen.st_mtime > latest_s or not (is_of_job or _is_of_training(path)):
             continue
-        # Of the logs of several jobs the newest one is the run's.
+        # Of logs of several jobs, the newest one is the run's.
         kept = found.get(_pattern(path))
         if kept is None or (seen.st_mtime, path) > kept:
             found[_pattern(path)] = seen.st_mtime, path
@@ -216,7 +217,7 @@ def _end_of_log(path: str) -> tuple[list[PhaseEvent], LogReader]:
 
 
 def _is_of_training(path: str) -> bool:
-    """Does a log whose name tells nothing say anything that is of a training, at its beginning or its end?"""
+    """Whether a log with an unspecific name has signs of training at its beginning or its end."""
     with suppress(OSError, ValueError), open_regular(path) as file:
         data = file.read(END_BYTES) + last_bytes(file, END_BYTES)
         return TRAINING.search(data) is not None or _LOSS.search(data) is not None
@@ -228,7 +229,7 @@ def _pattern(name: str) -> str:
 
 
 def _is_of_another(run: Silent, path: str) -> bool:
-    """Do the rows of a log tell that it is that of another run?"""
+    """Whether the rows of a log show that it belongs to another run."""
     from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only where a log ends with an error
 
     with open_regular(path) as file:
@@ -246,9 +247,9 @@ def _is_of_another(run: Silent, path: str) -> bool:
 
 
 def _are_of(run: Silent, records: Sequence[Record]) -> bool:
-    """Whether the rows of a log may be those of a run: of the keys that they share most have about the same number.
+    """Whether the rows of a log may be those of a run: most shared keys have roughly equal numbers.
 
-    Where they share less than two nothing can be told, which is enough only in a folder of one run.
+    With fewer than two shared keys nothing is certain, which is accepted only in a folder with a single run.
     """
     is_alone = sum(name.endswith(_ROWS) for name in names_in(Path(log_of(run.path)[0]).parent)) < _FEW
     most, is_compared = _ALIKE if is_alone else _EQUAL, False
@@ -264,10 +265,10 @@ def _are_of(run: Silent, records: Sequence[Record]) -> bool:
 
 
 class EndReader:
-    """Looks at the console logs of runs that have fallen silent, in a thread that nobody waits for.
+    """Checks the console logs of silent runs in a background thread.
 
     Args:
-        see: what the files of a run tell of its job, where they tell more than its rows: `whereabouts.seen`.
+        see: returns what a run's files tell about its job, if more than its rows: `whereabouts.seen`.
     """
 
     def __init__(self, log: str, notify: Callable[[], None], clock: Clock, see: Callable[..., FilesSeen]) -> None:
@@ -279,7 +280,7 @@ class EndReader:
         self._again_s = -math.inf
 
     def ask(self, runs: Iterable[Run]) -> None:
-        """Have the logs of all silent runs looked at whose last look is long ago."""
+        """Check the logs of all silent runs that are due."""
         if self.worker.is_busy or self._clock.monotonic() < self._again_s:
             return
         self._again_s = self._clock.monotonic() + AGAIN_S
@@ -292,7 +293,7 @@ class EndReader:
         return known is not None and known[1] == run.stream.rows and not self.worker.is_busy
 
     def _silent(self, run: Run) -> Silent | None:
-        """What to look for; None where the run goes on, or nothing has changed."""
+        """What to look for; None if the run is live or nothing has changed."""
         if run.main.is_awaited or run.loading is not None or run.path.raw == "-":
             return None
         rows, age_s, state = run.stream.rows, run.main.age_s, run.state
@@ -314,7 +315,7 @@ class EndReader:
             now_s = self._clock.wall()
             is_gone = len(wanted) > _CROWD and now_s - (silent.newest_s or 0.0) >= GONE_S
             found, told = run.ending, None
-            # A fault in a file that nobody named must not end the program, nor hide how the run ended.
+            # A fault in a file that the user did not name must not end the program, nor hide the ending of the run.
             with suppress(Exception):
                 logs, read = own_logs(silent), cache(_end_of_log)
                 found = ending_of(silent, logs, read, self._still_s)
@@ -327,7 +328,7 @@ class EndReader:
                 self._notify()
 
     def _still_s(self, path: str) -> float:
-        """Seconds since a log was written to: by its time, or since it was first seen so, as its clock may be ahead."""
+        """Seconds since a log was written: by its mtime or, if that clock is ahead, since it was first seen."""
         now_s, written_s = self._clock.wall(), Path(path).stat().st_mtime
         if path not in self._written_s or self._written_s[path][0] != written_s:
             self._written_s[path] = written_s, now_s

@@ -1,9 +1,9 @@
-"""Paths → metric streams: what a person typed, and the files that they meant; looked for once, and again and again.
+"""Finds the metric streams at the paths that the user typed, once or repeatedly.
 
-Owns the looking; opens nothing for following. A file that was named is taken as it is; in a directory only what looks
-like metrics is, newest first, and what was passed over is remembered with the reason. Looks are taken in threads: a
-dead server hangs nobody, and how far the first look has come is counted. Later ones come less often on slow mounts,
-hand over what they found when that has changed, and open only files that have not been judged before.
+A named file is accepted as it is; in a directory only files that look like metrics are, newest first, and skipped ones
+are recorded with the reason. Nothing is opened for following. Scans run in threads, so that a dead file server blocks
+nothing, and the progress of the first one is counted. Later scans are rarer on slow mounts, report only changes, and
+open only files that have not been judged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
 _MOST_TOTALS = _FEW = 4
-"""How many other records of a run are read to find its number of steps."""
+"""Maximum other records of a run to read for its planned number of steps."""
 _TITLE_BYTES = 64 * 1024
 _NOT_METRICS = frozenset(
     {"rollouts", "completions", "traces", "samples", "generations", "media", ".git", "node_modules", ".venv", ".trash"}
@@ -55,18 +55,18 @@ _NOT_METRICS = frozenset(
 _TITLED = (WANDB, SWANLAB)
 _FILES = FileSystem()
 _UNREADABLE = (OSError, DecodeError, RecursionError, MemoryError)
-"""What may be wrong with a file that was named; anything else is a fault of rltop, and to be reported."""
+"""Possible errors of a named file; anything else is a bug in rltop, and to be reported."""
 
 
 class SniffResult(NamedTuple):
-    """What a look into a file has shown.
+    """Result of examining a file.
 
     Attributes:
-        kind: what its first bytes say it is.
-        reason: why it is no metric stream; empty if it is one.
-        is_unreadable: whether it is one cannot be told: `reason` says what is in the way.
-        numbers: its first and last rows, where they have been asked for.
-        parts: whether all that is in it is in another file too, by the path of that.
+        kind: from its first bytes.
+        reason: why it is not a metric stream; empty if it is one.
+        is_unreadable: it could not be examined, for the given `reason`.
+        numbers: its first and last rows, if they were requested.
+        parts: path of another file → whether this file is contained in it.
     """
 
     size: int
@@ -80,17 +80,16 @@ class SniffResult(NamedTuple):
 
 _EMPTY = SniffResult(0, CONSOLE, "empty")
 Sniffed = dict[str, SniffResult]
-"""What earlier looks have shown, by path."""
+"""Results of earlier scans, by path."""
 
 
 class Discovery(Struct, frozen=False):
-    """What was found, and what was looked at and left; `seen` spares a second look into a file.
+    """Result of a scan; `seen` avoids examining a file twice.
 
-    A directory or a pattern (`may_grow`) may have more in it later; a file that was named is all that was asked for.
-    `missing` are paths behind which there is nothing yet, and patterns that match nothing. `left_out` is the part of
-    `passed_over` that may well be metrics: what could not be read, and why. `failed` says of which of several paths
-    nothing can be had. `completions` are dumps in folders without a run. `names` and `opened` count up while the look
-    goes on.
+    A directory or a pattern (`may_grow`) may contain more later, unlike a named file. `missing` are paths that do not
+    exist yet, and patterns without a match. `left_out` is the part of `passed_over` that may well be metrics:
+    unreadable files, with the reason. `failed` has the errors of paths without any result. `completions` are dumps in
+    folders without a run. `names` and `opened` are progress counters during the scan.
     """
 
     found: list[Found] = field(default_factory=list)
@@ -116,7 +115,7 @@ class Discovery(Struct, frozen=False):
         return known.numbers
 
     def is_part(self, found: Found, whole: Found) -> bool:
-        """Is a checkpoint's file a part of that of its run? The answer holds as long as it has not grown."""
+        """Whether a checkpoint's file is contained in that of its run, cached until it grows."""
         from rltop.run.grouping import is_part_of  # noqa: PLC0415 - as above
 
         known = self.seen.get(found.path, SniffResult(found.size, found.kind, ""))
@@ -128,7 +127,7 @@ class Discovery(Struct, frozen=False):
         return known.parts[whole.path]
 
     def total_of(self, run: Found, *, is_one_of_few: bool) -> int | None:
-        """How many steps a run is to make, as the newest other record of it says that names it."""
+        """The planned number of steps of a run, from its newest other record that has it."""
         state = state_beside(run.path) if is_one_of_few and split_member(run.path) is None else None
         if state is not None and str(state) != run.path:
             from rltop.run.grouping import max_steps_of  # noqa: PLC0415 - as above
@@ -145,18 +144,17 @@ class Discovery(Struct, frozen=False):
 
 
 def discover(paths: Sequence[str], seen: Sniffed | None = None, into: Discovery | None = None) -> Discovery:
-    """Find the metric streams that `paths` mean; no path means the current directory.
+    """Find the metric streams at `paths`; the default is the current directory.
 
-    A file that cannot be read is left out, and said to be; only what was named itself,
-    and is all there is, is an error.
+    An unreadable file is skipped and reported; it is an error only if it was named and is the only result.
 
     Args:
-        seen: what earlier looks have judged; filled by this one. A file that was no metric
-            stream is judged again when it has grown.
-        into: where to put it; another thread may watch its counters.
+        seen: results of earlier scans, updated by this one. A file that was not a metric stream is examined again when
+            it has grown.
+        into: object to fill, with counters that another thread may watch.
 
     Raises:
-        SourceError: of none of the paths there is anything to be had.
+        SourceError: none of the paths has a result.
     """
     result = Discovery() if into is None else into
     if seen is not None:
@@ -208,7 +206,7 @@ def _look_for(path: str, result: Discovery) -> None:
 
 
 def _described(path: str, seen: Sniffed) -> Found:
-    """A record that is not followed, as the newest look into it has shown it."""
+    """A record that is not followed, as known from the latest scan."""
     known = seen.get(path)
     try:
         info = Path(path).stat()
@@ -227,10 +225,10 @@ def _declared(found: Found, result: Discovery) -> Ranges:
 
 
 def _expand(path: str, result: Discovery) -> list[str]:
-    """The paths that one path means: itself, unless it is a pattern.
+    """The paths that match a pattern; any other path is returned unchanged.
 
     Raises:
-        SourceError: it is a pattern, and the folder that it begins in cannot be listed.
+        SourceError: it is a pattern, and its first folder cannot be listed.
     """
     if not glob.has_magic(path) or os.path.exists(path):  # noqa: PTH110 - a Path raises where it may not look
         return [path]
@@ -239,7 +237,7 @@ def _expand(path: str, result: Discovery) -> list[str]:
         result.names += 1
         found.append(each)
     if not found:
-        # A pattern passes over what it cannot list: that nothing matches must not be said of a closed folder.
+        # Globbing ignores unlistable folders, but an inaccessible folder must not be reported as having no match.
         _list_start(path)
     return sorted(found)
 
@@ -258,7 +256,7 @@ def _list_start(pattern: str) -> None:
 
 
 def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
-    """Look at one path that is no pattern.
+    """Examine one path that is not a pattern.
 
     Raises:
         SourceError: it is known to hold no metrics.
@@ -277,7 +275,7 @@ def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
     except FileNotFoundError:
         result.missing.append(path)
         if path.endswith("/") or may_be_database(path):
-            # A database is read run by run: there is nothing to follow before it has one.
+            # A database is read run by run: there is nothing to follow before the first one.
             result.may_grow = True
         else:
             result.found.append(Found(path, name_of(path)))
@@ -293,7 +291,7 @@ def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
 
 
 def _look_at_file(path: str, info: os.stat_result, result: Discovery, *, is_only: bool) -> None:
-    """Look at a file that was named, or that a pattern means; raises as `_look_at` does."""
+    """Examine a file that was named, or matches a pattern; raises the errors of `_look_at`."""
     if whose := tracker_of(path):
         hint = f"pass the folder of the run; to read this one anyway: rltop - < {path}"
         raise SourceError(f"{path} is written by {whose} for itself, not a run", hint)
@@ -313,7 +311,7 @@ def _look_at_file(path: str, info: os.stat_result, result: Discovery, *, is_only
 
 
 def _writers(path: str, info: os.stat_result) -> list[Found]:
-    """The runs of a console log in which a launcher has marked those of several; else none.
+    """The runs that a launcher has marked in a console log; empty for a log of a single run.
 
     Raises:
         OSError: it cannot be read.
@@ -347,7 +345,7 @@ def _members(path: str, info: os.stat_result) -> list[Found]:
 
 
 def _size_of(path: str) -> int:
-    """Bytes of a file; 0 where there is none. What SQLite has written may stand in the file beside the database."""
+    """Size of a file in bytes; 0 if it does not exist. SQLite may have written to another file next to the database."""
     try:
         return Path(path).stat().st_size
     except FileNotFoundError:
@@ -355,7 +353,7 @@ def _size_of(path: str) -> int:
 
 
 def _member(path: str, member: str) -> Found:
-    """One run of a database or a console log, by its identifier or by its name; of several of one name the newest.
+    """One run of a database or a console log, by id or by name; if several have the name, the newest.
 
     Raises:
         SourceError: the database has no such run.
@@ -372,10 +370,10 @@ def _member(path: str, member: str) -> Found:
 
 
 def _refuse(path: str, reason: str) -> None:
-    """Say what a file that was named is, where it is certain that it holds no metrics.
+    """Raise an error for a named file that certainly holds no metrics.
 
     Raises:
-        SourceError: it is of a kind that is known and not read, or it holds samples.
+        SourceError: it has a known but unsupported format, or holds samples.
         OSError: it cannot be read.
     """
     if reason in SAMPLES:
@@ -390,7 +388,7 @@ def _refuse(path: str, reason: str) -> None:
 
 
 def _search(folder: str, result: Discovery) -> list[Found]:
-    """Runs below a directory, newest first; where there is none, the one console log, which may get its first row."""
+    """Runs below a directory, newest first; without any, its only console log, which may still get rows."""
     files, died, logs, titles = [], [], [], {}
     for path, info in _walk(folder, result):
         size = info.st_size + (_size_of(f"{path}-wal") if may_be_database(path) else 0)
@@ -438,10 +436,9 @@ def _runs_in(
 
 
 def _judged(path: str, size: int, seen: Sniffed) -> SniffResult:
-    """What a file of a directory is, from an earlier look where that still holds.
+    """Result of examining a file of a directory, or an earlier result that still holds.
 
-    The one guard around a file that nobody named: whatever is wrong with it, it must not
-    keep the others from being found.
+    The only catch-all for files that the user did not name: no fault in one may prevent others from being found.
     """
     known = seen.get(path)
     is_unsettled = known is not None and bool(known.reason or (known.kind in _TITLED and not known.title))
@@ -454,7 +451,7 @@ def _judged(path: str, size: int, seen: Sniffed) -> SniffResult:
     except FileNotFoundError:
         return SniffResult(size, None, "deleted since the directory was listed")
     except OSError as error:
-        # Not remembered: permission may be given, and a server come back, without the file's being written.
+        # Not cached: permissions or the server may be restored without the file being changed.
         return SniffResult(size, None, reason_of(error), is_unreadable=True)
     except Exception as error:
         known = SniffResult(size, None, reason_of(error), is_unreadable=True)
@@ -464,14 +461,14 @@ def _judged(path: str, size: int, seen: Sniffed) -> SniffResult:
 
 
 def named(path: str, kind: Kind | None) -> Label:
-    """What the run of a file is called: what it calls itself where it does, else by its path."""
+    """Name of the run in a file: its own name if it has one, else from its path."""
     return titled(_title(path, kind), path)
 
 
 def _title(path: str, kind: Kind | None) -> str:
-    """What a W&B or SwanLab run calls itself, as its first records say; empty where they do not.
+    """Name of a W&B or SwanLab run from its first records; empty if they have none.
 
-    Parts that share a W&B run write a file each, with steps of their own: the part ends the name.
+    Parts that share a W&B run write separate files with their own steps: the part is appended to the name.
     """
     if kind not in _TITLED:
         return ""
@@ -496,7 +493,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
     """Every file below a directory that may hold metrics.
 
     Raises:
-        OSError: the directory itself cannot be listed; one below it is left out.
+        OSError: the directory itself cannot be listed; inaccessible subfolders are skipped.
     """
     seen, queue, scanned = 0, [(folder, 0)], [Path(folder).resolve()]
     while queue:
@@ -529,7 +526,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
 
 
 def _is_folder_to_scan(entry: os.DirEntry[str], scanned: list[Path]) -> bool:
-    """Is an entry a folder, or a link to one elsewhere? What leads to a folder that is scanned shows no run twice."""
+    """Whether an entry is a folder, or a link to one elsewhere. Links into scanned folders would show runs twice."""
     if entry.is_dir(follow_symlinks=False):
         return len(scanned) == 1 or Path(entry.path).resolve() not in scanned
     if not (entry.is_symlink() and entry.is_dir()):
@@ -543,7 +540,7 @@ def _is_folder_to_scan(entry: os.DirEntry[str], scanned: list[Path]) -> bool:
 
 
 def _is_worth_a_look(entry: os.DirEntry[str], result: Discovery) -> bool:
-    """May a file hold the metrics of a run, by its name and place? What might be taken for one is noted."""
+    """Whether a file may hold the metrics of a run, by name and location; plausible but rejected files are recorded."""
     if not may_hold_metrics(entry.name):
         reason = name_refused(entry.name)
     elif whose := tracker_of(entry.path):
@@ -577,11 +574,11 @@ def _note(path: str, error: OSError, result: Discovery, *, is_link: bool = False
 
 _MOST_REASONS = 4
 SILENT_S = 3.0
-"""A file system that has not answered for so long is said not to."""
+"""A file system that has not responded for this long is reported."""
 
 
 def is_awaited(discovery: Discovery) -> bool:
-    """Is there no file yet, and nothing named that can only be a file?
+    """Whether no file exists yet, and no path is certainly that of a file.
 
     A path that does not exist and has no suffix may become a directory or a file.
     """
@@ -589,13 +586,13 @@ def is_awaited(discovery: Discovery) -> bool:
 
 
 def awaited(paths: Sequence[str], discovery: Discovery) -> Found:
-    """The run that `paths` will have, as far as one can tell before it has begun."""
+    """A placeholder for the future run at `paths`."""
     path = next(iter(paths), ".")
     return Found(path, Label.of(whole_path(path).name or path), awaits=_words(paths or ["."], discovery))
 
 
 def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> Found:
-    """What stands for the runs of `paths` while the first look at them has not come to its end."""
+    """A placeholder for the runs at `paths` during the first scan."""
     path = next(iter(paths), ".")
     return Found(path, Label.of(whole_path(path).name or path), awaits=progress_words(paths, so_far, silent_s))
 
@@ -629,11 +626,11 @@ def _words(paths: Sequence[str], discovery: Discovery) -> str:
 
 
 class FirstLook:
-    """One look at what paths mean, in a thread that nobody has to wait for.
+    """One scan of paths, in a background thread.
 
     Attributes:
-        so_far: what the look has counted; only its result is to be read.
-        silent_s: for how long, as `wait` has seen it, nothing has been counted.
+        so_far: counters of the scan; its other contents are valid only in the result.
+        silent_s: time without progress, as observed by `wait`.
     """
 
     def __init__(self, paths: Sequence[str], clock: Clock) -> None:
@@ -651,14 +648,14 @@ class FirstLook:
 
     @property
     def silent_s(self) -> float:
-        """For how long nothing has been counted, as far as it was asked."""
+        """Time without progress, as observed by calls."""
         moved, now = (self.so_far.names, self.so_far.opened), self._clock.monotonic()
         if moved != self._moved:
             self._moved, self._moved_s = moved, now
         return now - self._moved_s
 
     def result(self) -> Discovery:
-        """What was found, once the look has ended.
+        """The result, once the scan has ended.
 
         Raises:
             SourceError: the paths cannot be used.
@@ -671,27 +668,27 @@ class FirstLook:
         try:
             discover(self.paths, into=self.so_far)
         except Exception as error:
-            # Whoever waits is told, in a thread of its own.
+            # Raised again in the thread that reads the result.
             self._error = error
 
 
 INTERVAL_S = 10.0
-"""Between two looks at a directory that answers at once."""
+"""Interval between scans of a directory that responds at once."""
 AWAITED_S = 1.0
 """The same while there is nothing to show yet."""
 LONGEST_S = 300.0
 _SHARE = 0.004
-"""Part of the time that may be spent looking: a scan of 1 s is repeated after 250 s."""
+"""Maximum fraction of the time spent on scanning: a scan of 1 s is repeated after 250 s."""
 _PER_NAME_S = 0.1
-"""So long at most for each name looked at: a few names are no burden, however slow a busy machine looks at them."""
+"""Maximum interval per scanned name: a few names are cheap, even if a busy machine is slow with them."""
 
 
 PROGRESS_S = 1.0
-"""How often a first look that takes long says how far it has come."""
+"""Interval of progress reports of a slow first scan."""
 
 
 class Rescanner:
-    """Looks at `paths` again and again; `take` gives what was found, once, when it is new."""
+    """Scans `paths` repeatedly; `take` returns each new result once."""
 
     def __init__(
         self,
@@ -703,14 +700,14 @@ class Rescanner:
         first: FirstLook | None = None,
         seen: Sniffed | None = None,
     ) -> None:
-        """Starts nothing yet.
+        """Does not start yet.
 
         Args:
-            found: what the first look at them found.
-            on_news: called from the thread when there is something to take; must not block.
-            interval_s: between two looks, at least.
-            first: the first look, where it has not come to its end: how far it is, and what it finds, is news.
-            seen: what the first look has judged, where it has come to its end.
+            found: result of the first scan.
+            on_news: called from the thread when there is a new result; must not block.
+            interval_s: minimum time between two scans.
+            first: the first scan if it is still running: its progress and result are reported.
+            seen: results of the first scan if it has ended.
         """
         self._first = first
         self._paths = list(paths)
@@ -723,7 +720,7 @@ class Rescanner:
         self._names = 0
         self._news: list[Found] | None = None
         self.left_out: Sequence[tuple[str, str]] = ()
-        """What the newest look could not read, and why."""
+        """Unreadable files of the latest scan, with reasons."""
         self._has_ended = threading.Event()
         self._lock = threading.Lock()
 
@@ -731,7 +728,7 @@ class Rescanner:
         Worker("rescan").start(self._work)
 
     def take(self) -> list[Found] | None:
-        """All runs there are, if that has changed since the last call; else None."""
+        """All runs, if they have changed since the last call; else None."""
         if self._news is None:
             return None
         with self._lock:
@@ -742,13 +739,13 @@ class Rescanner:
         self._has_ended.set()
 
     def look(self) -> None:
-        """Look once. A directory that is gone, or does not answer, is no news."""
+        """Scan once. A directory that is missing or does not respond changes nothing."""
         try:
             discovery = discover(self._paths, self._seen)
         except SourceError:
             return
         except Exception as error:
-            # The boundary of the thread: a fault in looking must show, and must not end the following.
+            # Worker boundary: a fault must be visible, but must not stop following.
             self.left_out = [(f"rescan failed: {reason_of(error)}", "")]
             self._on_news()
             return
@@ -756,7 +753,7 @@ class Rescanner:
 
     def _take_in(self, discovery: Discovery) -> None:
         self._names = discovery.names
-        # A path that does not exist counts as a file to be waited for: a folder that has gone would look like one.
+        # A missing path counts as a file to wait for, and a removed folder would look like one.
         found = [each for each in discovery.found if each.modified_s is not None]
         if self._is_awaiting and not found:
             found = [awaited(self._paths, discovery)]
@@ -784,7 +781,7 @@ class Rescanner:
             wait_s = max(self._least_s, min(LONGEST_S, took_s / _SHARE, self._names * _PER_NAME_S))
 
     def _end_first(self, first: FirstLook) -> bool:
-        """Say how far the first look has come until it has ended, and what it has found; True if there may be more."""
+        """Report progress of the first scan until it ends, then its result; returns whether there may be more."""
         while not first.wait(PROGRESS_S):
             if self._has_ended.is_set():
                 return False

@@ -1,9 +1,9 @@
-"""Files → runs: which files of a directory are one and the same run.
+"""Groups files into runs: which files of a directory belong to the same run.
 
-A run directory often holds a run several times over: rows as JSON lines, the same as TensorBoard events, and a
-checkpoint's `trainer_state.json`. It is shown once, from the most complete, freshest file; the others are named as
-passed over: the same numbers at the beginning or the end tell them, whatever their keys and steps. Rotated history and
-one event file per start are one stream; parts that count their own steps are streams side by side in one run.
+A run directory often contains a run several times: JSON lines, the same rows as TensorBoard events, and a checkpoint's
+`trainer_state.json`. The run is shown once, from the most complete and freshest file; the others are listed as skipped.
+They are recognised by equal numbers at the beginning or the end, even under other keys and steps. Rotated files, and
+event files of several starts, form one stream; parts that count their own steps are separate streams of one run.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ from rltop.sources.tail import folder_at, open_tail
 from rltop.structs import NamedTuple
 
 MOST_RUNS = 64
-"""Beyond that, only the newest runs are compared."""
+"""Beyond this, only the newest runs are compared."""
 ROWS = 16
-"""So many rows at the beginning, and at the end, are compared."""
+"""Rows to compare at the beginning and at the end."""
 _LOOKS, _LOOK_BYTES = 4, 64 * 1024
 _LEAST_CELLS = 4
-"""So many different numbers that are no round ones do not agree by chance in whole rows."""
+"""This many distinct non-round numbers in whole rows do not agree by chance."""
 _FEW_ROWS, _YOUNG_CELLS = 3, 2
-"""With fewer rows, all of which agree, fewer numbers suffice; another look follows when there are more."""
+"""With fewer rows that all agree, fewer numbers suffice; the comparison is repeated when there are more."""
 _LEAST_FITTING = 1 / 3
-"""Where fewer numbers fit, the rows are those of another run; some of the same one may be of a single rank."""
+"""Below this fraction of matching numbers, rows are from another run; some of the same run may be of a single rank."""
 _RERUN_S = 10.0
-"""The same numbers at another time are those of another run with the same seed."""
+"""Equal numbers with a larger time difference are from another run with the same seed."""
 _LATE_S = 60.0
 _CLOSE = 1e-5
-"""Relative; TensorBoard has 32 bits."""
+"""Relative; TensorBoard stores 32 bits."""
 _NO_SIGN = regex(r"(?:^|[/_])(?:lr|learning_rate|epoch|steps?|time|timestamp|runtime|progress|tokens?|seconds)", re.I)
-"""Keys of schedules and clocks, which are alike in different runs, or differ between records of one."""
+"""Keys of schedules and clocks, which are equal in different runs or differ between records of the same one."""
 _TRACKERS = (WANDB, SWANLAB, TABLES, TENSORBOARD)
 _END_BYTES = 8 * 1024
 _MAX_STEPS = regex(rb'[\s,{]"max_steps": ?([1-9]\d{0,14})\b')
-"""Stands behind the history in `trainer_state.json`, at the end of the file."""
+"""Follows the history in `trainer_state.json`, at the end of the file."""
 _PREFIX = regex(r"^train/|(?<=^eval)_")
 
 Values = Mapping[str, float]
 
 
 class RowSample(NamedTuple):
-    """Numbers of one row that tell runs apart, and when it was written, where it says so."""
+    """Numbers of one row that identify a run, and the time it was written, if logged."""
 
     values: Values
     time_s: float | None = None
@@ -70,9 +70,9 @@ class RowSample(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The first and the last rows of a run; `size` is that of its file when it was read.
+    """The first and the last rows of a run; `size` is the size of its file when read.
 
-    `total_steps` is how many steps the run is to make, as its first rows say, or the end of a document.
+    `total_steps` is the planned number of steps, from the first rows or the end of a document.
     """
 
     size: int
@@ -82,16 +82,16 @@ class Numbers(NamedTuple):
 
     @property
     def has_begun(self) -> bool:
-        """Are there rows to tell the run by? A tracker's first one may hold no more than the size of a table."""
+        """Whether the rows can identify the run. The first row of a tracker may contain only the size of a table."""
         return len(self.head) >= _FEW_ROWS or any(_is_odd(value) for row in self.head for value in row.values.values())
 
     def is_of(self, found: Found) -> bool:
-        """Do they hold for the run as it is now? A database grows in another file, of which only its rows tell."""
+        """Whether they are up to date. A database's changes are in another file (WAL), so only the rows count."""
         return self.size == found.size and (split_member(found.path) is None or len(self.head) == ROWS)
 
 
 def read_numbers(found: Found, known: Numbers | None = None) -> Numbers:
-    """Read the beginning and the end of a run; what cannot be read has no rows."""
+    """Read the beginning and the end of a run; without rows if it cannot be read."""
     if found.kind is None or not found.kind.has_metrics:
         return Numbers(found.size)
     try:
@@ -123,7 +123,7 @@ def _head(found: Found) -> tuple[list[RowSample], int | None]:
 
 
 def max_steps_of(path: str) -> int | None:
-    """How many steps a document says that its run is to make, at its beginning or its end.
+    """The planned number of steps in a document, from its beginning or its end.
 
     Raises:
         OSError: it cannot be read.
@@ -176,7 +176,7 @@ def _telling(cells: Values) -> Values:
 
 
 def are_same(one: Numbers, other: Numbers) -> bool:
-    """Are the first rows, or the last ones, those of one training?"""
+    """Whether the first rows, or the last ones, are from the same training."""
     gap_s = _agree(one.head, other.head)
     if gap_s is None:
         gap_s = _agree(one.tail, other.tail)
@@ -184,9 +184,9 @@ def are_same(one: Numbers, other: Numbers) -> bool:
 
 
 def _agree(some: Sequence[RowSample], others: Sequence[RowSample]) -> float | None:
-    """How far apart rows were written of which at least half agree in every key that both have; None where they do not.
+    """Time between matching rows, if at least half of them agree in every shared key; None otherwise.
 
-    0 where no time is known. A few round numbers may agree by chance.
+    0 if no time is known. A few round numbers may agree by chance.
     """
     shared = _keys(some) & _keys(others)
     fewer, more = sorted((_with(some, shared), _with(others, shared)), key=len)
@@ -216,15 +216,15 @@ def _like(row: RowSample, others: Sequence[RowSample]) -> RowSample | None:
 
 
 def differ(whole: Numbers, copy: Numbers) -> bool:
-    """Are the numbers of what would be a copy, at the same steps, those of another training?
+    """Whether a presumed copy has, at the same steps, the numbers of another training.
 
-    Those of a copy may be rounded, and either may tell means of several steps. Where those of the copy are only
-    counted, and so may begin anywhere, its epochs tell. Where they share no key, their numbers do, under whatever keys
-    they stand. False where nothing tells.
+    The numbers of a copy may be rounded, and either file may contain means of several steps. If the copy's steps are
+    only row counts, which may start anywhere, epochs are compared instead. Without shared keys, numbers are compared
+    whatever their keys. False if nothing is comparable.
     """
     if are_same(whole, copy):
         return False
-    # Where reading begins in the middle no row is counted.
+    # When reading starts in the middle, steps are never row counts.
     at = _by_epoch if not copy.tail else list
     shares = [_fitting(at(one), at(other)) for one in (whole.head, whole.tail) for other in (copy.head, copy.tail)]
     told = [share for share in shares if share is not None]
@@ -247,7 +247,7 @@ def _by_epoch(rows: Sequence[RowSample]) -> list[RowSample]:
 
 
 def _fitting(rows: Sequence[RowSample], copied: Sequence[RowSample]) -> float | None:
-    """The share of the numbers of rows that lie between the others and fit; None where too few can be compared."""
+    """Fraction of matching numbers among rows within the other range; None if too few are comparable."""
     dense, sparse = sorted((rows, copied), key=lambda some: (some[-1].step - some[0].step) / len(some) if some else 0.0)
     fits: dict[str, list[bool]] = {}
     begun = -math.inf
@@ -279,10 +279,10 @@ def without_copies(
     pass_over: Callable[[str, str], None],
     named: Collection[str] = (),
 ) -> list[Found]:
-    """The runs, each training once: by its freshest and most complete record, which names the others.
+    """Reduce runs to one per training: the freshest and most complete record, with the others as its copies.
 
-    A tracker's run without a row yet is passed over where another kind of file has been written since: of those that
-    a training has begun, one stands for it until there are numbers to tell them apart by.
+    A tracker's run without rows is skipped if another kind of file has been written since: only one record of a
+    training that has just begun is shown, until numbers can tell them apart.
     """
     if len(runs) < 2 or len({_store(run) for run in runs}) < 2:
         return list(runs)
@@ -313,7 +313,7 @@ def without_copies(
 
 
 def _store(run: Found) -> tuple[str, str]:
-    """Where records of different runs stand side by side: a kind of file, or one tracker's."""
+    """The store whose records are different runs: a kind of file, or one tracker's database."""
     member = split_member(run.path)
     if run.kind is TABLES:
         return TABLES.name, "" if member is None else member[0]
@@ -321,7 +321,7 @@ def _store(run: Found) -> tuple[str, str]:
 
 
 MAIN_ROLES = ("trainer", "train", "learner", "actor", "all")
-"""The parts whose steps are the run's, most trusted first: they make the optimiser's updates."""
+"""Parts that count the run's steps, most trusted first: they perform the optimiser's updates."""
 _ROLES = frozenset(
     {*MAIN_ROLES, "explorer", "rollout", "rollouter", "generator", "sampler", "orchestrator", "inference", "env",
      "critic", "reward", "eval", "evaluator", "val", "valid", "validation", "test", "bench"}
@@ -332,13 +332,13 @@ _SLACK_S = 60
 _RANK_STEM = regex(r"(.*?)[._-]?rank[_-]?(\d+)$", re.IGNORECASE)
 
 MAX_STREAMS = 1_024
-"""Streams of one run that are followed; a job of more ranks is judged by its first ones."""
+"""Maximum number of streams per run; of a job with more ranks only the first ones are judged."""
 _WANDB_FOLDER = regex(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)$")
 
 
 @dataclass(slots=True)
 class Grouped:
-    """Runs, newest first, and the files that say the same again."""
+    """Runs, newest first, and (path, reason) of repeated files."""
 
     numbers_of: Callable[[Found], Numbers]
     is_compared: bool = True
@@ -353,10 +353,10 @@ def group(
     numbers_of: Callable[[Found], Numbers] = read_numbers,
     is_part: Callable[[Found, Found], bool] | None = None,
 ) -> Grouped:
-    """Make runs of the metric files below one directory.
+    """Group the metric files below a directory into runs.
 
     Args:
-        is_part: whether all that is in a file of a checkpoint is in that of the run too; `is_part_of` if None.
+        is_part: whether a checkpoint's file is contained in that of the run; default `is_part_of`.
     """
     grouped = Grouped(numbers_of)
     by_home: dict[Path, list[tuple[Found, Placement]]] = {}
@@ -380,7 +380,7 @@ def group(
 
 
 def _without_shared(files: list[Found], titles: dict[str, str], grouped: Grouped) -> list[Found]:
-    """Pass over the file of a W&B run that parts share: it names the run, the rows stand in theirs."""
+    """Skip the file of a W&B run that is shared by its parts: it only has the name; they have the rows."""
     parts: dict[tuple[Path, str], list[str]] = {}
     for each in files:
         if titled_part(titles.get(each.path, "")):
@@ -400,7 +400,7 @@ def _without_shared(files: list[Found], titles: dict[str, str], grouped: Grouped
 def _without_checkpointed(
     files: Sequence[Found], is_part: Callable[[Found, Found], bool], grouped: Grouped
 ) -> list[Found]:
-    """Pass over what checkpoints keep of the history of their run: the run's own file has it all, or the longest."""
+    """Skip history files saved in checkpoints: the run's own file, or the longest one, has everything."""
     of_run: dict[Path, list[Found]] = {}
     for each in files:
         path = Path(each.path)
@@ -426,7 +426,7 @@ _ENDS = b" \t\r\n[]"
 
 
 def is_part_of(found: Found, whole: Found) -> bool:
-    """Do the beginning and the end of a file stand in another one, in this order?"""
+    """Whether the beginning and the end of a file occur in another one, in this order."""
     try:
         with open_regular(found.path) as file:
             head, tail = file.read(_SAMPLE_BYTES) or b"", last_bytes(file, _SAMPLE_BYTES)
@@ -453,7 +453,7 @@ def _wandb_run(found: Found) -> tuple[Path, str]:
 
 
 def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Placement]]) -> None:
-    """The runs of one folder: the most complete file of the whole, with parts and ranks beside it."""
+    """Add the runs of one folder: the most complete file of the whole, with parts and ranks as further streams."""
     wholes = _best([one for one in streams if not one[1].is_rank], grouped)
     ranks = _best([one for one in streams if one[1].is_rank], grouped)
     parts: dict[str, Found] = {}
@@ -477,7 +477,7 @@ def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Place
 
 
 def _take_traces(by_home: dict[Path, list[tuple[Found, Placement]]]) -> dict[Path, Found]:
-    """Take traces out that stand in, or one or two folders below, the folder of a run: the newest one each."""
+    """Remove traces in the folder of a run, or one or two levels below, and return the newest for each run."""
     found: dict[Path, Found] = {}
     for home, streams in list(by_home.items()):
         traces = [each for each, _ in streams if not _is_metrics(each)]
@@ -515,7 +515,7 @@ def _joined(main: Found, beside: Sequence[Found], home: Path) -> Found:
 
 
 def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tuple[Found, Placement]]:
-    """Those of the most complete kind; of the others those with other numbers are runs, the rest the same again."""
+    """Keep files of the most complete kind; of the others, those with other numbers become runs, the rest copies."""
     if not streams:
         return []
     streams = _without_summaries(streams, grouped)
@@ -523,7 +523,7 @@ def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tupl
     kept = [one for one in streams if _rank(one[0]) == best]
     if best == KINDS.index(WHOLE_JSON):
         states = [one for one in kept if Path(one[0].path).name == STATE]
-        # Those of a folder that was copied have hardly any time between them, in any order.
+        # In a copied folder, they have nearly equal times in any order.
         late_s = max([one[0].modified_s or 0.0 for one in states], default=0.0) - _LATE_S
         late = [one for one in states if (one[0].modified_s or 0.0) >= late_s]
         newest = max(late, key=lambda one: _natural(one[0].path), default=None)
@@ -547,7 +547,7 @@ def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tupl
 
 
 def _without_summaries(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tuple[Found, Placement]]:
-    """Pass over tables of one row beside a series under other keys: results at the end, whatever their kind."""
+    """Skip single-row tables next to a series with other keys: final results of any kind."""
     is_one_kind = len({each.kind for each, _ in streams}) < 2
     if not grouped.is_compared or is_one_kind or any(spot.role for _, spot in streams):
         return streams
@@ -573,7 +573,7 @@ def _is_series_of(found: Found, table: Found, own: Sequence[RowSample], numbers_
 def _copied(
     found: Found, kept: Sequence[tuple[Found, Placement]], numbers_of: Callable[[Found], Numbers]
 ) -> int | None:
-    """Which of the runs a file says again; None where its numbers are others."""
+    """Index of the run that a file repeats; None if its numbers differ."""
     if found.kind is None or not found.kind.has_metrics:
         return 0
     if last_rows(found.kind, ROWS) is None and found.kind is not WHOLE_JSON:
@@ -598,7 +598,7 @@ def _newest_s(found: Found) -> float:
 
 
 def _precedence(found: Found) -> tuple[int, str]:
-    """The part that makes the updates comes first: its steps are the run's."""
+    """Sort key: the part that performs the updates comes first, as its steps are the run's."""
     if not found.role:
         return -1, ""
     order = MAIN_ROLES.index(found.role) if found.role in MAIN_ROLES else len(MAIN_ROLES)
@@ -648,7 +648,7 @@ def _folder(folder: Path, files: list[Found], title: str) -> Found:
 
 
 def join(files: list[Found]) -> Found:
-    """One stream of the files of one name: event files by name, rotated ones by number, resumed W&B runs by date."""
+    """Join files of one name to a stream: event files by name, rotated files by number, resumed W&B runs by date."""
     if len(files) == 1:
         return files[0]
     *earlier, last = sorted(files, key=lambda each: (_started(each.path), -_rotation(each.path), Path(each.path).name))
@@ -662,18 +662,18 @@ def _started(path: str) -> str:
 
 
 def _rotation(path: str) -> int:
-    """How often a file was moved out of the way: 2 for `x.jsonl.2.gz`, 0 for the one that is written."""
+    """Rotation number: 2 for `x.jsonl.2.gz`, 0 for the current file."""
     name = Path(path).name
     number = re.search(r"\.(\d+)(\.(gz|bz2|zst))?$", name)
     return int(number[1]) if number and "tfevents" not in name else 0
 
 
 class Placement(NamedTuple):
-    """Where a file belongs.
+    """The run that a file belongs to.
 
     Attributes:
-        home: the run's own folder, above those that a trainer makes in it.
-        role: the part that wrote it; empty for the whole trainer.
+        home: the run's own folder, above those that a trainer creates in it.
+        role: the part that wrote the file; empty for the whole trainer.
     """
 
     home: Path
@@ -682,7 +682,7 @@ class Placement(NamedTuple):
 
 
 def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, Placement]]:
-    """Every file with its place; a part is believed only where another part of the same run stands beside it."""
+    """Determine the placement of every file; a part is only accepted if the run has another one."""
     files = list(files)
     event_folders = {Path(each.path).parent: each for each in files if each.kind is TENSORBOARD}
     spots = [
@@ -696,7 +696,7 @@ def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, P
     placed = []
     for each, sure, guess in spots:
         if each.kind is TABLES or split_member(each.path) is not None:
-            # A tracker keeps the runs of many trainers: each is one of its own, whatever stands beside it.
+            # Trackers store runs of many trainers: each is a separate run, whatever its neighbours.
             placed.append((each, Placement(Path(each.path))))
         elif sure is not None:
             placed.append((each, sure))
@@ -744,13 +744,13 @@ def _is_begun_during(inner: Found, outer: Found) -> bool:
 
 
 def _begun_s(path: str) -> int | None:
-    """When an event file was begun: seconds since the epoch in its name."""
+    """Start time of an event file: seconds since the epoch in its name."""
     found = _BEGUN.search(Path(path).name)
     return int(found[1]) if found else None
 
 
 def titled_part(title: str) -> str:
-    """The part that a W&B run is called after, as in `grpo_trainer`; empty for a whole run."""
+    """The part in the name of a W&B run, such as `grpo_trainer`; empty for a whole run."""
     name, _, last = title.rpartition("_")
     return last if name and last in _ROLES else ""
 

@@ -1,6 +1,6 @@
-"""What follows from the event log: which verdicts stood at an earlier step, and every alert that there ever was.
+"""Derived from the event log: verdicts at an earlier step, and the history of all alerts.
 
-Also where other streams of the run were at that time, by the times in the rows. Pure; titles are the rules'.
+Also maps steps between streams of a run, by the times in their rows. Pure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rltop.store.stream import Stream
 from rltop.structs import NamedTuple, Struct, replace
 
 LIVENESS_RULE = "L4"
-"""The rule on silence: its words change with every second."""
+"""The rule on silence: its text changes every second."""
 
 
 def outlived(events: Sequence[Event]) -> frozenset[int]:
-    """Numbers of the events on steps that a later restart went back behind: the rows of those steps are others now."""
+    """Indices of events on steps that a later restart repeated, so that their rows have been replaced."""
     back_to: dict[str, int] = {}
     found = []
     for number in range(len(events) - 1, -1, -1):
@@ -35,14 +35,14 @@ def outlived(events: Sequence[Event]) -> frozenset[int]:
 
 
 def standing_at(events: Sequence[Event], step: int, muted: Collection[str], identity: Identity | None) -> list[Verdict]:
-    """The verdicts that stood at a step of the main stream, replayed from the event log; in no order.
+    """The verdicts at a step of the main stream, replayed from the event log; unordered.
 
-    Each has the sentence of its last transition, with the step of that, and what the
-    rule says of itself; of its evidence the baseline alone.
+    Each has the headline of its last transition, with the step of that, and the rule's own texts; the only evidence is
+    the baseline.
 
     Args:
-        events: the log, in the order of the file; events of other streams are passed over.
-        muted: ids of rules, and of parts of rules, that are left out.
+        events: the log, in the order of the file; events of other streams are skipped.
+        muted: ids of rules, and of parts of rules, to leave out.
         identity: names the metric of a rule whose event does not.
     """
     standing: dict[str, _Past] = {}
@@ -51,7 +51,7 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
         if event.stream or event.step > step:
             continue
         if event.rule == RESTART_RULE:
-            # What began on a step that is made anew is no longer the past of what is shown.
+            # An alert from a step that is repeated is not part of the displayed history any more.
             standing = {rule: past for rule, past in standing.items() if _since(past.event) < event.step}
         if event.state is EventState.FACT or event.is_of(muted):
             continue
@@ -89,7 +89,7 @@ def _past_verdict(past: _Past, incidents: Mapping[int, Incident], step: int, ide
     metric, key = event.metric, event.key
     if not (metric or key) and spec is not None and identity is not None:
         metric, key = identity.subject(spec.metrics)
-    # The sentence holds the numbers of the step that made it, which need not be the one on the screen.
+    # The headline quotes the numbers of its own step, which need not be the displayed one.
     told = "" if event.step == step else f", as of step {units.step(event.step)}"
     found = Verdict(
         rule=event.rule,
@@ -113,7 +113,7 @@ def _past_verdict(past: _Past, incidents: Mapping[int, Incident], step: int, ide
 
 
 def of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
-    """Verdicts of another stream of the run, saying whose they are."""
+    """Verdicts of another stream of the run, labelled with its name."""
     return [one._replace(stream=role, headline=f"{role}: {one.headline}") for one in verdicts]
 
 
@@ -122,13 +122,13 @@ def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
 
 
 def step_at_same_time(stream: Stream, step: int, other: Stream) -> int | None:
-    """Where another stream was when a step of this one was written.
+    """The step of another stream at the time a step of this one was written.
 
-    Steps of two streams mean different things; what they share is time.
+    Steps of two streams have different meanings, but their times are comparable.
 
     Returns:
-        The newest step of `other` that had been written by then, its first where none had; None, the newest
-        there is, where one of them does not say when its rows were written.
+        The newest step of `other` written by then, or its first one if none was; None (meaning the newest) if either
+        stream has no times.
     """
     when = _time_of(stream, step)
     if when is None:
@@ -147,10 +147,10 @@ def _time_of(stream: Stream, step: int) -> float | None:
 
 
 class Calendar:
-    """Where events of other streams stand on the steps of the run: what they share is time.
+    """Maps events of other streams to steps of the run by time.
 
     Args:
-        part: the stream of a name; `own` where there is none of that name.
+        part: the stream of a given name, or `own` if there is none.
     """
 
     def __init__(self, own: Stream, part: Callable[[str], Stream]) -> None:
@@ -160,10 +160,10 @@ class Calendar:
         self._others: dict[str, dict[int, float]] = {}
 
     def step_of(self, event: Event) -> int | None:
-        """The newest step of the run that had been written then; None where nobody says when that was."""
+        """The newest step of the run at the time of the event; None if that time is unknown."""
         if self._own is None:
             steps, times = self._stream.times()
-            # A clock that was set back must not hide what came after it.
+            # After a clock was set back, the times must still be increasing.
             self._own = list(accumulate((-math.inf if math.isnan(at) else at for at in times), max)), steps
         if event.stream not in self._others:
             part = self._part(event.stream)
@@ -178,18 +178,18 @@ class Calendar:
 
 
 _FIRST = (POISON_FAMILY, "collapse")
-"""Families of CRIT alerts that explain the others, and so come first."""
+"""Families of CRIT alerts that explain the others and therefore come first."""
 
 
 class Alert(Struct):
-    """One alert from the event log, standing or over.
+    """One alert from the event log, active or over.
 
     Attributes:
-        recovered_step: where it ended; None while it stands.
-        settled_step: where its metric settled at another level; None where it has not.
-        stream: the stream of the run that it is about; "" is the main one.
-        is_earlier: a restart went back to before it began: it belongs to an attempt that was left behind.
-        part: id of the part of the rule that reached that level; "" where it is the rule itself.
+        recovered_step: where it ended; None while it is active.
+        settled_step: where its metric settled at another level, or None.
+        stream: the stream of the run; "" is the main one.
+        is_earlier: a restart went back to before its onset, so it belongs to an abandoned attempt.
+        part: id of the part of the rule that reached this level; "" for the rule itself.
     """
 
     rule: str
@@ -211,7 +211,7 @@ class Alert(Struct):
 
     @property
     def title(self) -> str:
-        """The symptom in two or three words; of a rule that is no more, its family."""
+        """The symptom in two or three words; for a rule that no longer exists, its family."""
         from rltop.rules.registry import NAMED  # noqa: PLC0415 - whoever has an alert has the rules; the first frame has neither
 
         spec = NAMED.get(self.said_by)
@@ -219,16 +219,16 @@ class Alert(Struct):
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Sorts alerts: those of this attempt, then the worst, then what poisons the weights, then a collapse."""
+        """Sort key: the current attempt first, then the worst level, then NaN and Inf, then a collapse."""
         is_first = self.level is Level.CRIT and self.family in _FIRST
         return self.is_earlier, -self.level, _FIRST.index(self.family) if is_first else len(_FIRST)
 
 
 class History(Struct):
-    """What a run's alerts were.
+    """The alerts of a run.
 
     Attributes:
-        alerts: WARN and CRIT in the order in which they began, those of muted rules too.
+        alerts: WARN and CRIT in order of onset, including those of muted rules.
     """
 
     alerts: tuple[Alert, ...] = ()
@@ -275,7 +275,7 @@ def history_of(events: Sequence[Event], muted: Collection[str] = ()) -> History:
 
 
 def _left_behind(alert: Alert, restart: Event) -> Alert:
-    """The alert after a restart: one that began on a step that is made anew belongs to an earlier attempt."""
+    """The alert after a restart: one from a step that is repeated belongs to an earlier attempt."""
     if alert.is_earlier or alert.stream != restart.stream or alert.since_step < restart.step:
         return alert
     return replace(alert, is_earlier=True)
@@ -283,7 +283,7 @@ def _left_behind(alert: Alert, restart: Event) -> Alert:
 
 def _moved_on(alert: Alert, event: Event) -> Alert:
     if event.level > alert.level:
-        # What began as INFO is dated anew where it became an alert.
+        # An INFO that becomes an alert gets a new onset.
         is_new = alert.level < Level.WARN and event.since_step is not None
         since = event.since_step if is_new and event.since_step is not None else alert.since_step
         return replace(alert, level=event.level, step=event.step, since_step=since, part=event.part)

@@ -1,8 +1,8 @@
-"""What a person has said, kept in the user's state: of keys and rows by project, of alerts and goals by run, of rules.
+"""The user's choices in the state folder: for keys and rows by project, alerts and goals by run, and rules.
 
-Which keys mean what, which rows are shown, alerts that are acknowledged and so quiet until they get worse, the step to
-reach and when to stop, thresholds and mutes. A project is a repository, or the folder above a run's own. What was said
-of it holds for every run below it; a nearer project comes before one further up.
+Meanings of keys; pinned, hidden and renamed rows; acknowledged alerts, which are silent until they get worse; the
+target step and time limit; thresholds and mutes. A project is a repository, or the folder above a run's own. Its
+settings apply to every run below it; a nearer project takes precedence.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from rltop.structs import NamedTuple
 MEANINGS_FILE = "metrics.toml"
 ROWS_FILE = "rows.toml"
 NO_METRIC = ""
-"""Said of a key that is no metric of the catalogue, whatever its name suggests."""
+"""Meaning of a key that is not a metric of the catalogue, whatever its name suggests."""
 _BY_PROJECT = "# Written by rltop: {}, by project; printed by `rltop config`.\n"
 _MARKS = (".git", ".hg", "pyproject.toml")
 
 Meanings = Mapping[str, Mapping[str, str]]
-"""Project → key → canonical name, with ` / 100` behind it where the key is logged in percent."""
+"""Project → key → canonical name, followed by ` / 100` if the key is logged in percent."""
 NO_MEANINGS: Meanings = MappingProxyType({})
 
 
 def project_of(path: str) -> str:
-    """The project that a run at `path` belongs to: its repository, else the folder above its own."""
+    """The project of a run at `path`: its repository, else the folder above its own."""
     home = home_of(Path(path).absolute().parent)
     user = Path("~").expanduser() if "HOME" in os.environ else None
     for folder in (home, *home.parents):
@@ -48,7 +48,7 @@ def project_of(path: str) -> str:
 
 
 def meanings_of(path: str, meanings: Meanings) -> Mapping[str, str]:
-    """What the keys of a run mean: what was said of any project above it, the nearest last and so strongest."""
+    """Meanings of a run's keys from all projects above it, with the nearest taking precedence."""
     if not meanings:
         return {}
     above = {str(folder) for folder in Path(path).absolute().parents}
@@ -59,10 +59,10 @@ def meanings_of(path: str, meanings: Meanings) -> Mapping[str, str]:
 
 
 def load_meanings(configured: Meanings, environment: Mapping[str, str] | None = None) -> Meanings:
-    """What the config file says and what was said on the screen, which comes before it.
+    """Combine meanings from the config file and the screen; the latter take precedence.
 
     Raises:
-        ConfigError: the config file names something that is no metric.
+        ConfigError: the config file names an unknown metric.
     """
     for project, keys in configured.items():
         for key, name in keys.items():
@@ -83,9 +83,9 @@ def load_meanings(configured: Meanings, environment: Mapping[str, str] | None = 
 
 
 def said_in(name: str, table: str, environment: Mapping[str, str] | None) -> dict[str, dict[str, Any]]:
-    """The tables of a state file by project, or by run; none of a file that cannot be read, or is none.
+    """The tables of a state file by project or run; empty if it is missing or invalid.
 
-    A person may have written it with the heads of the config file, where all of them are in one table.
+    A hand-written file may use the headings of the config file, where all are in one table.
     """
     file = state_folder(environment) / name
     if not is_file(file):
@@ -103,13 +103,13 @@ def said_in(name: str, table: str, environment: Mapping[str, str] | None) -> dic
 
 
 def with_meaning(meanings: Meanings, project: str, key: str, metric: str | None) -> Meanings:
-    """The same with one key more.
+    """A copy with one more key.
 
     Args:
-        metric: canonical name, `NO_METRIC`, or None to forget what was said.
+        metric: canonical name, `NO_METRIC`, or None to remove the key.
 
     Returns:
-        New tables; a project of which nothing is said any more is left out.
+        New tables; a project without keys is removed.
     """
     own = {name: each for name, each in meanings.get(project, {}).items() if name != key}
     if metric is not None:
@@ -119,7 +119,7 @@ def with_meaning(meanings: Meanings, project: str, key: str, metric: str | None)
 
 
 def save_meanings(meanings: Meanings, environment: Mapping[str, str] | None = None) -> Path:
-    """Write everything that was said, in place of what the file held.
+    """Write all meanings, replacing the file.
 
     Raises:
         OSError: it cannot be written.
@@ -128,7 +128,7 @@ def save_meanings(meanings: Meanings, environment: Mapping[str, str] | None = No
 
 
 def meanings_text(meanings: Meanings, prefix: str = "") -> str:
-    """The tables as TOML: a table of each project, a line of each key."""
+    """The meanings as TOML: a table per project, a line per key."""
     lines = []
     for project, keys in sorted(meanings.items()):
         lines.append(f"[{prefix}{quoted(project)}]")
@@ -138,7 +138,7 @@ def meanings_text(meanings: Meanings, prefix: str = "") -> str:
 
 
 def quoted(text: str) -> str:
-    """A TOML string; control characters are written as escapes."""
+    """A TOML string with control characters escaped."""
     body = "".join(
         f"\\u{ord(char):04x}" if ord(char) < 0x20 or ord(char) == 0x7F else {'"': '\\"', "\\": "\\\\"}.get(char, char)
         for char in text
@@ -147,11 +147,11 @@ def quoted(text: str) -> str:
 
 
 Arrangements = Mapping[str, Arrangement]
-"""Project → which rows its runs get."""
+"""Project → arrangement of rows for its runs."""
 
 
 def arrangement_of(table: object) -> Arrangement | None:
-    """What a table of the config file or of the state file says; None where it is no such table."""
+    """Parse a table of the config file or the state file; None if it is invalid."""
     if not isinstance(table, dict) or not table.keys() <= {"pinned", "hidden", "names"}:
         return None
     pinned, hidden, names = table.get("pinned", []), table.get("hidden", []), table.get("names", {})
@@ -167,7 +167,7 @@ def arrangement_of(table: object) -> Arrangement | None:
 
 
 def rows_of(path: str, rows: Arrangements) -> Arrangement:
-    """Which rows a run gets: what was said of the nearest project above it."""
+    """The arrangement of a run's rows: that of the nearest project above it."""
     if not rows:
         return AS_FOUND
     above = (str(folder) for folder in Path(path).absolute().parents)
@@ -177,10 +177,10 @@ def rows_of(path: str, rows: Arrangements) -> Arrangement:
 def load_rows(
     configured: Mapping[str, Mapping[str, object]], environment: Mapping[str, str] | None = None
 ) -> Arrangements:
-    """What the config file says and what was arranged on the screen, which comes before it, project by project.
+    """Combine arrangements from the config file and the screen; per project, the latter take precedence.
 
     Raises:
-        ConfigError: a table of the config file is none of rows.
+        ConfigError: a table of the config file is invalid.
     """
     found = {}
     for project, table in configured.items():
@@ -196,7 +196,7 @@ def load_rows(
 
 
 def save_rows(rows: Arrangements, environment: Mapping[str, str] | None = None) -> Path:
-    """Write every arrangement, in place of what the file held.
+    """Write every arrangement, replacing the file.
 
     Raises:
         OSError: it cannot be written.
@@ -228,11 +228,11 @@ _MOST_RUNS = 200
 
 
 class Acknowledged(NamedTuple):
-    """An alert as it was when somebody acknowledged it.
+    """The state of an alert when it was acknowledged.
 
     Attributes:
-        since_step: where it began; one that begins elsewhere is another.
-        reach: how far its metric was from its baseline, or from 0 where it has a line alone; None where it has neither.
+        since_step: its onset; an alert with another onset is a new one.
+        reach: distance of its metric from the baseline, or from 0 for a fixed threshold; None if it has neither.
     """
 
     level: Level
@@ -240,7 +240,7 @@ class Acknowledged(NamedTuple):
     reach: float | None
 
     def covers(self, verdict: Verdict) -> bool:
-        """Is it this alert, and no worse: of no higher level, nor half as far again?"""
+        """Whether the verdict is this alert and not worse: neither a higher level nor half as far again."""
         if not verdict.is_active or verdict.since_step != self.since_step or verdict.level > self.level:
             return False
         reach = _reach(verdict)
@@ -248,7 +248,7 @@ class Acknowledged(NamedTuple):
 
 
 Acknowledgements = Mapping[str, Acknowledged]
-"""Rule → its alert."""
+"""Rule → its acknowledged alert."""
 
 
 def acknowledged(verdict: Verdict) -> Acknowledged:
@@ -265,7 +265,7 @@ def _reach(verdict: Verdict) -> float | None:
 
 
 def load_acknowledged(environment: Mapping[str, str] | None = None) -> Mapping[str, Acknowledgements]:
-    """What the state file says, by absolute path of the run; nothing of what is no acknowledged alert."""
+    """Read the state file, by absolute path of the run; invalid entries are ignored."""
     found = {}
     for path, table in said_in(ACKNOWLEDGED_FILE, "", environment).items():
         alerts = {rule: one for rule, said in table.items() if (one := _read_acknowledged(said)) is not None}
@@ -289,14 +289,14 @@ def acknowledged_of(path: str, told: Mapping[str, Acknowledgements]) -> Acknowle
 
 
 def with_run(told: Mapping[str, T], path: str, said: T | None) -> Mapping[str, T]:
-    """What is kept by run, with what is said of one in place of what it had; the runs said longest ago go."""
+    """A copy with the entry of one run replaced or removed; the oldest runs are dropped beyond the limit."""
     own = str(Path(path).absolute())
     rest = [(name, each) for name, each in told.items() if name != own]
     return dict(rest[1 - _MOST_RUNS :] + ([(own, said)] if said else []))
 
 
 def save_acknowledged(told: Mapping[str, Acknowledgements], environment: Mapping[str, str] | None = None) -> Path:
-    """Write all of them, in place of what the file held.
+    """Write all acknowledgements, replacing the file.
 
     Raises:
         OSError: it cannot be written.
@@ -316,10 +316,10 @@ _GOALS_HEAD = "# Written by rltop: target steps and limits, by run.\n"
 
 
 class Goal(NamedTuple):
-    """What somebody wants of one run.
+    """The user's goal for one run.
 
     Attributes:
-        target: the step to reach, in place of what the run says; None for that.
+        target: the step to reach; None: as logged by the run.
         until_s: when it has to stop, in seconds since the epoch; None for no limit.
     """
 
@@ -331,7 +331,7 @@ NO_GOAL = Goal()
 
 
 def load_goals(environment: Mapping[str, str] | None = None) -> Mapping[str, Goal]:
-    """What the state file says, by absolute path of the run; nothing of what is no goal."""
+    """Read the state file, by absolute path of the run; invalid entries are ignored."""
     found = {}
     for path, table in said_in(GOALS_FILE, "", environment).items():
         target, until_s = table.get("target"), table.get("until")
@@ -349,7 +349,7 @@ def goal_of(path: str, told: Mapping[str, Goal]) -> Goal:
 
 
 def save_goal(path: str, goal: Goal, environment: Mapping[str, str] | None = None) -> Path:
-    """Keep the goal of the run at `path`, beside those of others.
+    """Save the goal of the run at `path`, keeping those of others.
 
     Raises:
         OSError: it cannot be written.
@@ -373,14 +373,14 @@ _MOST_PLACES = 500
 
 Said = float | bool
 RuleTable = Mapping[str, Mapping[str, Said]]
-"""Rule id → a threshold by its name, or `MUTE` → value."""
+"""Rule id → threshold name or `MUTE` → value."""
 OwnRules = Mapping[str, RuleTable]
-"""The path of a run or of a project, or `everywhere` → what was set there."""
+"""Path of a run or a project, or `everywhere` → rule settings."""
 NO_RULES: OwnRules = {}
 
 
 class RuleScope(enum.StrEnum):
-    """For what something is set; the nearer one wins."""
+    """Scope of a setting; the narrower one takes precedence."""
 
     RUN = "run"
     PROJECT = "project"
@@ -391,19 +391,19 @@ class RuleScope(enum.StrEnum):
         return self.value if self is RuleScope.EVERYWHERE else f"this {self.value}"
 
     def place(self, path: str) -> str:
-        """The key under which it is kept for the run at `path`."""
+        """The key of the scope in the state file, for the run at `path`."""
         if self is RuleScope.EVERYWHERE:
             return self.value
         return str(Path(path).absolute()) if self is RuleScope.RUN else project_of(path)
 
 
 def load_rules(environment: Mapping[str, str] | None = None) -> OwnRules:
-    """What the state file says, by today's ids; nothing of what is no rule, no threshold or no value of one."""
+    """Read the state file, with former ids replaced; invalid entries are ignored."""
     return read_rules(environment)[0]
 
 
 def read_rules(environment: Mapping[str, str] | None = None) -> tuple[OwnRules, list[str]]:
-    """What `load_rules` gives, and a line for each thing that the file says and that has no effect."""
+    """The settings of `load_rules`, and a line for each entry that has no effect."""
     told, lost = said_in(RULES_FILE, RULES_TABLE, environment), []
     if not told:
         return NO_RULES, []
@@ -424,7 +424,7 @@ def read_rules(environment: Mapping[str, str] | None = None) -> tuple[OwnRules, 
 
 
 def _fault_of_said(rule: str, name: str, value: object, said: Mapping[str, object]) -> str:
-    """Why something that the state file says of a rule has no effect; empty where it has one."""
+    """Why an entry for a rule has no effect; empty if it has one."""
     from rltop.rules.registry import NAMED, TAKEN_OVER, threshold_fault, without_effect  # noqa: PLC0415
 
     if why := without_effect(rule, name):
@@ -439,7 +439,7 @@ def _fault_of_said(rule: str, name: str, value: object, said: Mapping[str, objec
 
 
 def places_of(path: str, told: OwnRules) -> list[tuple[RuleScope, str]]:
-    """Where something was set that holds for the run at `path`, the one that wins last."""
+    """The places with settings for the run at `path`, the one with precedence last."""
     if not told:
         return []
     run = Path(path).absolute()
@@ -449,7 +449,7 @@ def places_of(path: str, told: OwnRules) -> list[tuple[RuleScope, str]]:
 
 
 def own_rules_of(path: str, told: OwnRules) -> dict[str, dict[str, tuple[Said, RuleScope]]]:
-    """What holds for the run at `path`, and for what it was set."""
+    """The settings that apply to the run at `path`, each with its scope."""
     found: dict[str, dict[str, tuple[Said, RuleScope]]] = {}
     for scope, place in places_of(path, told):
         for rule, own in told[place].items():
@@ -470,9 +470,9 @@ def muted_of(path: str, told: OwnRules) -> frozenset[str]:
 
 
 def with_rule(told: OwnRules, place: str, rule: str, name: str, value: Said | None) -> OwnRules:
-    """The same with another value in one place; None takes away what was set there, all of it where no name is given.
+    """A copy with another value in one place; None removes it, or with an empty name all settings of the rule.
 
-    Of very many places those set longest ago go.
+    With too many places the oldest are dropped.
     """
     before = told.get(place, {})
     own = {each: said for each, said in before.get(rule, {}).items() if name and each != name}
@@ -485,7 +485,7 @@ def with_rule(told: OwnRules, place: str, rule: str, name: str, value: Said | No
 
 
 def save_rules(told: OwnRules, environment: Mapping[str, str] | None = None) -> Path:
-    """Write all of it, in place of what the file held.
+    """Write all settings, replacing the file.
 
     Raises:
         OSError: it cannot be written.
@@ -494,7 +494,7 @@ def save_rules(told: OwnRules, environment: Mapping[str, str] | None = None) -> 
 
 
 def rules_text(told: OwnRules) -> str:
-    """As TOML: a table of each rule in each place."""
+    """The settings as TOML: a table per place and rule."""
     lines = []
     for place, rules in told.items():
         for rule, own in sorted(rules.items()):
@@ -503,7 +503,7 @@ def rules_text(told: OwnRules) -> str:
 
 
 def own_rules_words(path: str, told: OwnRules) -> list[str]:
-    """Every threshold of one's own that holds for the run at `path`: `O1 warn 8 (this run)`."""
+    """All custom thresholds for the run at `path`: `O1 warn 8 (this run)`."""
     return [
         f"{rule} {name} {value:g} ({scope.words})"
         for rule, own in sorted(own_rules_of(path, told).items())

@@ -1,7 +1,7 @@
-"""Rows of many ranks → steps of all ranks, compared and judged in one order.
+"""Compares and judges ranks: combines their rows into steps of all ranks.
 
-Every rank's rows wait until all ranks have come as far, so that what is judged does
-not depend on whose bytes came first. Owns that wait, and which keys are stages.
+Rows wait until all ranks have reached their step, so that results do not depend on the order of arrival. Also decides
+which keys are stages.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from rltop.store.stream import Stream
 _NAMESPACES = ("time/", "timing/", "timing_s/", "timing_raw/", "perf/timing/")
 _TOTALS = frozenset({"step", "total", "step_time", "total_time"})
 _MAX_WAITING = 10_000
-"""Rows of one rank that wait for the others; past it the oldest are let go."""
+"""Maximum rows of one rank waiting for the others; beyond it the oldest are dropped."""
 
 _GIVEN_UP = 16
-"""Rows that the others are ahead when a rank that writes no more, such as one of an earlier, larger job, is left."""
+"""Rows the others may be ahead before a silent rank, for instance one of an earlier, larger job, is ignored."""
 
 _Waiting = tuple[int, int, float | None, Mapping[str, float]]
 """Segment, step, time, stage → seconds."""
 
 
 class RankTap:
-    """Takes the closed rows of one rank."""
+    """Receives the closed rows of one rank."""
 
     sees_open_row = False
 
@@ -48,7 +48,7 @@ class RankTap:
         self._columns: list[tuple[int, str, float]] = []
 
     def take(self, stream: Stream, identity: Identity, arrived_s: float | None = None) -> None:
-        """Put the stages of every closed row behind those that wait."""
+        """Append the stages of every closed row to those waiting."""
         if self._known is None or self._known[0] != len(stream.keys) or self._known[1] is not identity:
             self._known = (len(stream.keys), identity)
             self._look_up(stream, identity)
@@ -67,7 +67,7 @@ class RankTap:
                 self.waiting.append((row.segment, row.step, raw.time_s, stages))
 
     def twin(self, stream: Stream) -> RankTap:
-        """A copy that takes rows of its own, for `RankWatch.at_end`."""
+        """A copy that receives its own rows, for `RankWatch.at_end`."""
         twin = copy(self)
         twin.waiting = self.waiting.copy()
         return twin
@@ -82,7 +82,7 @@ class RankTap:
 
 
 def rank_stages(keys: Iterable[str], identity: Identity) -> list[tuple[str, str, float]]:
-    """Which keys of a rank are stages: (stage, key, seconds per logged unit); totals of a step are none."""
+    """The keys of a rank that are stages: (stage, key, seconds per logged unit), without totals of a step."""
     keys = list(keys)
     plan = identity.dialect.timing
     found = {key: (stage, key, scale) for stage, key, scale in (stage_keys(plan, keys) if plan is not None else ())}
@@ -128,7 +128,7 @@ class RankWatch:
         return tap
 
     def at_end(self, taps: Sequence[RankTap], spans: Sequence[TimedSpan]) -> RankWatch:
-        """A copy as it would be if nothing more came."""
+        """A copy as if the input had ended."""
         twin = copy(self)
         twin._taps, twin.history = list(taps), deepcopy(self.history)
         twin.events, twin.event_times = self.events.copy(), self.event_times.copy()
@@ -138,7 +138,7 @@ class RankWatch:
         return twin
 
     def take_spans(self, spans: Sequence[TimedSpan]) -> None:
-        """Judge the steps of measured spans; each step comes whole, and by their order."""
+        """Judge the steps of measured spans, in order; each step is complete."""
         steps: dict[int, dict[str, dict[str, float]]] = {}
         ends: dict[int, float] = {}
         for span in spans:
@@ -155,7 +155,7 @@ class RankWatch:
                 self._judge((0, step), ends[step], times)
 
     def advance(self, *, is_end: bool = False) -> bool:
-        """Judge every step that all ranks have passed, at the end all that wait; True if there was one."""
+        """Judge every step that all ranks have passed, at the end all waiting ones; returns whether there were any."""
         before = self.records
         while heads := [tap for tap in self._taps if tap.waiting]:
             if not is_end and len(heads) < len(self._taps) and self._must_wait():
@@ -173,7 +173,7 @@ class RankWatch:
         return self.records != before
 
     def _must_wait(self) -> bool:
-        """Does a rank that has nothing to show still owe its rows? One that has fallen silent long ago does not."""
+        """Whether to wait for a rank without rows; one that has long been silent is ignored."""
         furthest = max(len(tap.waiting) for tap in self._taps)
         must_wait = False
         for tap in self._taps:

@@ -1,8 +1,8 @@
-"""The rollouts of a run: where they lie, and a thread that reads the steps that are asked for.
+"""The rollouts of a run: finds the dumps, and reads requested steps in a thread.
 
-They lie beside its metrics, or where its settings say. A bounded look: the run's folder,
-those above it that only hold logs, and the folders inside where a trainer may have put its
-output, by the names that trainers and people give to such files. Nothing is indexed here.
+Dumps are next to the metrics, or where the run's settings say. The search is limited to the run's folder, parent
+folders that only hold logs, and subfolders where trainers put output, with file names used by trainers and people.
+Nothing is indexed here.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from rltop.structs import Cloned, NamedTuple
 
 MAX_DUMPS = 64
 MOST_PATH_CHARS = 4096
-"""What the system takes for a path at most; of a pattern that is longer nothing can come either."""
+"""System limit for paths, which also limits useful patterns."""
 _SHOWN_CHARS = 80
 _HEAD_BYTES = 256 * 1024
 _OUTPUT, _OUTPUT_LEVELS, _MOST_OUTPUTS = "completions", 2, 64
-"""What TRL has in its `output_dir`; how far below the folder of a run that is looked for, and in how many folders."""
+"""TRL's folder in its `output_dir`; how many levels below a run's folder, and in how many folders, to search it."""
 _OWN_METRICS = regex(r"(?:logs?|metrics)$|.*\.(?:jsonl|ndjson|csv)$|.*tfevents")
-"""A folder with metrics of its own is that of another run; `runs` and checkpoints are the trainer's."""
+"""A folder with metrics of its own belongs to another run; `runs` and checkpoints are the trainer's."""
 _SAME_TRAINING_S = 24 * 3600.0
-"""Completions in a folder of their own that are older or newer than the metrics by more are of another training."""
+"""Completions in a separate folder with a larger age difference to the metrics belong to another training."""
 _SETTINGS = (".hydra/config.yaml", "config.yaml")
 _SAID = regex(rb"rollout_data_dir['\"]?\s*[:=]\s*['\"]?([^'\",\s}\]]+)")
 _NOTHING = frozenset({"null", "none", ""})
 
 
 def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
-    """The dumps that a person named: a file, a folder or a glob; and why a part of it is none."""
+    """The dumps at a path or glob given by the user, and the reasons for unusable parts."""
     from rltop.formats.rollouts.files import dumps_in  # noqa: PLC0415 - as below
 
     if len(pattern) > MOST_PATH_CHARS:
@@ -81,7 +81,7 @@ def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
 
 
 def dumps_beside(path: str) -> list[RolloutSource]:
-    """The dumps that belong to a run by where they lie: the first place that has any."""
+    """The dumps that belong to a run by location: those in the first place that has any."""
     if path == "-":
         return []
     where = own_file(path)
@@ -102,7 +102,7 @@ def _dumps_at(place: Path) -> list[RolloutSource]:
 
 
 def _dumps_of_output(path: Path) -> list[RolloutSource]:
-    """The dumps in a trainer's own output, beside the folder of the metrics: those of its name, or of a lone run."""
+    """Dumps in a trainer's output folder near the metrics: one with a matching name, or that of a lone run."""
     home = list(homes_of(path))[-1]
     found: list[tuple[Path, list[RolloutSource]]] = []
     level = [str(home)]
@@ -151,23 +151,23 @@ def _said_by(path: Path) -> Path | None:
 
 Answer = TypeVar("Answer")
 HELD_STEPS = 4
-"""Steps whose completions are held: the one on the screen and those beside it."""
+"""Number of steps with completions in memory: the displayed one and its neighbours."""
 LOOK_S = 2.0
-"""How often a dump that has been looked through is asked whether it has grown."""
+"""Interval for checking whether a fully indexed dump has grown."""
 YIELD_S = 0.002
-"""Left to the screen after each piece: both take turns on one interpreter."""
+"""Pause after each piece, as the screen shares the interpreter."""
 GONE = "no longer in the file"
 
 
 class ShelfState(NamedTuple):
-    """What is known of the rollouts of a run.
+    """State of the rollouts of a run.
 
     Attributes:
-        steps: steps that have been found so far, ascending.
-        stream: the stream of the run whose steps these are; "" is the main one.
+        steps: steps found so far, ascending.
+        stream: the stream of the run that counts these steps; "" is the main one.
         is_looking: it is not known yet whether there are any.
-        progress: which part of them has been looked through; None where all has.
-        has_failed: nothing more will be read; the first of the notes says why.
+        progress: fraction that has been indexed; None when all of it has.
+        has_failed: reading has stopped; the first note has the reason.
     """
 
     places: tuple[str, ...] = ()
@@ -181,33 +181,33 @@ class ShelfState(NamedTuple):
 
 
 class ShelvedStep(NamedTuple):
-    """One step that has been read: its groups, and what was left out or not understood."""
+    """One step as read: summary and completions, and what was left out or not understood."""
 
     summary: StepSummary
     rollouts: StepRollouts
 
 
 _JUDGED_STEPS, _MOST_JUDGED_STEPS = 60, 480
-"""Older steps of a dump that nobody has named are not read to judge a run, unless an alert may have begun there."""
+"""Older steps of a dump that the user did not name are not judged, unless an alert may have begun there."""
 _EDGE_STEPS = 8
-"""What began in so many of the first steps that were read may have begun before."""
+"""An alert that began within this many of the first steps read may have begun earlier."""
 _FEWEST_LOOKS = 32
-"""Where there is no dump and nobody asks for one, it is looked for at the 1st, 2nd, 4th … look, then at each such."""
+"""A missing dump that nobody requests is searched for on looks 1, 2, 4, … of every cycle of this many."""
 
 
 class RolloutShelf:
-    """The rollouts of one run. Whatever a view asks is answered at once, with what is known.
+    """The rollouts of one run. Views are answered at once, with what is known.
 
     Attributes:
-        summaries: of steps written to their end, ascending, for whoever judges them.
-        newest: of the newest step, which may still be written; None before it has been still for a while.
-        is_judged: whether the steps are judged at all; asked by the thread.
-        is_looking_back: steps before the summaries may have to be judged as well: none is before that is known.
-        is_cut_off: whether an alert over some summaries may have begun before the first; asked by the thread.
+        summaries: of complete steps, ascending, for rules.
+        newest: of the newest step, which may still be written; None until it has been unchanged for a while.
+        is_judged: whether the steps are judged at all; called in the thread.
+        is_looking_back: whether earlier steps may have to be judged too; nothing is judged until this is decided.
+        is_cut_off: whether an alert over some summaries may have begun before the first; called in the thread.
 
     Args:
         path: the run's file, or the folder that is followed as one.
-        given: file, folder or glob that a person named; empty looks beside the run.
+        given: path or glob given by the user; empty searches near the run.
     """
 
     def __init__(self, path: str, given: str, on_news: Callable[[], None]) -> None:
@@ -238,7 +238,7 @@ class RolloutShelf:
         self._worker.start(self._work)
 
     def close(self) -> None:
-        """Stop looking; a read that hangs is left behind."""
+        """Stop the thread; a read that hangs is abandoned."""
         with self._bell:
             self._is_closed = True
             self._bell.notify()
@@ -275,17 +275,17 @@ class RolloutShelf:
         return found
 
     def settle(self, step: int | None = None) -> ShelvedStep | None:
-        """Look through everything and read a step (None: the newest) at once, for what starts no thread."""
+        """Index everything and read a step (None: the newest) synchronously, for callers without a thread."""
         self._look_through()
         near = self.step_near(step)
         if near is not None:
             self._wanted_step = near
             self._read_wanted()
-            self._refresh()  # what could not be read of the step is said as well
+            self._refresh()  # also collects notes about the step
         return None if near is None else self.known(near)
 
     def sum_up(self) -> None:
-        """Look through everything and sum up what is judged at once, the newest step included."""
+        """Index everything and summarise what is judged, including the newest step, synchronously."""
         self._look_through()
         while self._sum_up_next():
             pass
@@ -300,7 +300,7 @@ class RolloutShelf:
 
     @property
     def is_at_rest(self) -> bool:
-        """Has everything been read that is judged?"""
+        """Whether everything that is judged has been read."""
         state = self.state
         if state.has_failed or not state.steps:
             return state.has_failed or not state.is_looking
@@ -312,7 +312,7 @@ class RolloutShelf:
     def _work(self) -> None:
         try:
             self._follow()
-        except Exception as error:  # the end of the thread: what it died of must be seen, and nothing else stops
+        except Exception as error:  # end of the thread: report the fault, which affects nothing else
             note = f"reading rollouts failed: {type(error).__name__}: {error}"
             self._tell(self.state._replace(is_looking=False, has_failed=True, notes=(note, *self.state.notes)))
 
@@ -348,7 +348,7 @@ class RolloutShelf:
 
     def _refresh(self) -> bool:
         if not self._sources:
-            # What a run has not written yet may come: a dump begins with its first step.
+            # A running job may still create its dump with the first step.
             if self._given or self._may_wait():
                 return False
             self._find()
@@ -367,7 +367,7 @@ class RolloutShelf:
         return has_more
 
     def _may_wait(self) -> bool:
-        """Nobody has asked for anything: there is no hurry to look for what is not there."""
+        """Whether to postpone the search, as nobody has requested anything."""
         if self._wanted_step is not None or self._wanted_text is not None:
             return False
         self._quiet_looks += 1
@@ -399,7 +399,7 @@ class RolloutShelf:
             texts = (self._asked(each, "text", partial(each.text, wanted), otherwise=None) for each in self._sources)
             found = next((text for text in texts if text is not None), None)
             with self._bell:
-                # One at a time: a text may be as long as its file.
+                # Keep only one: a text may be as long as its file.
                 self._texts = {wanted: found if found is not None else RolloutText((), (), GONE)}
                 if self._wanted_text is wanted:
                     self._wanted_text = None
@@ -416,7 +416,7 @@ class RolloutShelf:
         return True
 
     def _sum_up_next(self) -> bool:
-        """Sum up one more step for whoever judges them; the newest, which may still be written, once it is still."""
+        """Summarise one more step to be judged; the newest one, which may still be written, once it is unchanged."""
         if not self.is_judged():
             return False
         steps = self.state.steps[:-1]
@@ -430,7 +430,7 @@ class RolloutShelf:
         return True
 
     def _sum_up_older(self, steps: Sequence[int]) -> bool:
-        """Sum up one more step before those that are judged, and have as many again judged once they are read."""
+        """Summarise one more step before those judged; once their number has doubled, all of them are judged."""
         if not self.is_looking_back or self.state.progress is not None:
             return False
         count, known = len(self.summaries), len(self._older)
@@ -469,7 +469,7 @@ class RolloutShelf:
         return ShelvedStep(summarise(rollouts), rollouts)
 
     def _asked(self, source: RolloutSource, what: str, call: Callable[[], Answer], otherwise: Answer) -> Answer:
-        """What a dump answers; one that trips over its own bytes is said to, and the others are read on."""
+        """Query a dump; if its data cause an error, that is noted, and reading of the others continues."""
         try:
             with refusing("damaged"):
                 answer = call()
@@ -501,10 +501,10 @@ _JUDGED_BY = tuple(spec for spec in (BY_ID[_RULE], *PARTS[_RULE]) if METRIC in s
 
 
 class RolloutWatch(Cloned):
-    """P5 over the steps of a dump.
+    """Judges P5 and its parts over the steps of a dump.
 
     Attributes:
-        records: steps judged so far that are written to their end.
+        records: number of complete steps judged so far.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -520,14 +520,14 @@ class RolloutWatch(Cloned):
         self._told = Told()
         self._newest: StepSummary | None = None
         self._ahead: RolloutWatch | None = None
-        """The same with the newest step."""
+        """A copy that includes the newest step."""
 
     def take(self, summaries: Sequence[StepSummary], newest: StepSummary | None) -> None:
-        """Judge every step behind the last one that was judged.
+        """Judge every step after the last judged one.
 
         Args:
-            summaries: of steps that are written to their end, in ascending order.
-            newest: of the step after these, which may change: what comes of it is provisional.
+            summaries: of complete steps, in ascending order.
+            newest: of the step after these, which may still change, so its results are provisional.
         """
         if not self._options.is_enabled(_RULE):
             return
@@ -559,7 +559,7 @@ class RolloutWatch(Cloned):
 
     @property
     def events(self) -> Sequence[Event]:
-        """Its transitions, that of the newest step included."""
+        """Its transitions, including provisional ones of the newest step."""
         return (self._ahead or self)._events
 
     @property
@@ -575,7 +575,7 @@ class RolloutWatch(Cloned):
 
 
 def is_cut_off(options: EngineOptions, summaries: Sequence[StepSummary]) -> bool:
-    """May what is raised over these steps have begun before the first of them?"""
+    """Whether an alert over these steps may have begun before the first of them."""
     watch = RolloutWatch(options)
     watch.take(summaries, None)
     edge = summaries[min(_EDGE_STEPS, len(summaries)) - 1].step if summaries else 0
@@ -583,7 +583,7 @@ def is_cut_off(options: EngineOptions, summaries: Sequence[StepSummary]) -> bool
 
 
 def _observation(record: int, one: StepSummary) -> Observation:
-    """The step as rules see it: each group's ratio and its longest completion in tokens, of those that were counted."""
+    """The step as an observation: each group's ratio and longest completion in tokens, for groups with a ratio."""
     tokens = 1.0 if one.has_tokens else 1.0 / _CHARS_PER_TOKEN
     counted = [group for group in one.groups if group.ratio is not None]
     groups = {

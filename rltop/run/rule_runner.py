@@ -1,8 +1,7 @@
-"""The rules at work on one stream: raw rows → observations in canonical terms → verdicts, and the gaps between rows.
+"""Runs the rules on one stream: raw rows → observations in canonical metrics → verdicts; also tracks gaps between rows.
 
-Owns the number that each training row gets, the columns of every signal, worked out once
-per set of keys, and the copy of the rules' state that a look at the open row needs. Imported
-only where something is judged: the rules are the largest part of the program.
+Numbers the training rows, resolves the columns of every signal once per set of keys, and copies the rules' state to
+evaluate the open row. Imported only when something is judged, as the rules are the largest part of the program.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ COLLAPSE_RULE = "X1"
 
 
 class RuleRunner:
-    """The rules at work on one stream: takes its closed rows, in the order of the file.
+    """Runs the rules on one stream: consumes its closed rows, in the order of the file.
 
     Attributes:
-        collapses: how often a collapse began, got worse or ended.
-        event_times: when the row behind each event was written, seconds since the epoch, or None where it does not say.
+        collapses: number of transitions of the collapse rule.
+        event_times: when each event's row was written, in seconds since the epoch, or None if not logged.
     """
 
     sees_open_row = True
@@ -88,7 +87,7 @@ class RuleRunner:
                 self._date_events(observation.time_s)
 
     def twin(self, stream: Stream) -> RuleRunner:
-        """An independent copy, for a twin of the stream; the events that it adds are provisional."""
+        """An independent copy, for a copy of the stream; events that it adds are provisional."""
         twin = copy(self)
         twin.liveness, twin._muted = self.liveness.clone(), self._muted.copy()
         twin.event_times = self.event_times.copy()
@@ -129,7 +128,7 @@ class RuleRunner:
         return () if self._engine is None else self._engine.events
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
-        """Take a rule's verdicts out of what is shown, or put them back.
+        """Hide a rule's verdicts, or show them again.
 
         Raises:
             KeyError: there is no such rule.
@@ -141,7 +140,7 @@ class RuleRunner:
         (self._muted.add if is_muted else self._muted.discard)(rule)
 
     def take_checkpoints(self, steps: Sequence[int]) -> None:
-        """Steps of which a checkpoint lies on disk; a collapse names the last one before it."""
+        """Set the steps with a checkpoint on disk; a collapse names the last one before it."""
         self._checkpoints = tuple(steps)
         if self._engine is not None:
             self._engine.take_checkpoints(self._checkpoints)
@@ -151,7 +150,7 @@ class RuleRunner:
         return frozenset(self._muted)
 
     def is_silent(self, rule: str) -> bool:
-        """Is a rule, or a part of one, muted, from the screen or by the settings?"""
+        """Whether a rule, or a part of one, is muted, on the screen or by the settings."""
         is_muted = rule in self._muted or NAMED[rule].rule in self._muted
         return is_muted or not self.options.is_enabled(rule, self._names())
 
@@ -162,7 +161,7 @@ class RuleRunner:
         return [profile.name for profile in self.profiles]
 
     def silence_verdict(self, age_s: float, lag_s: float, identity: Identity | None) -> Verdict | None:
-        """The verdict on a stream whose newest row is `age_s` seconds old; None while that is no silence."""
+        """The verdict on a stream with a newest row `age_s` seconds old; None if that is not silence."""
         if self.is_silent(LIVENESS_RULE):
             return None
         step_time = None if identity is None else identity.primary("time_step")
@@ -172,12 +171,12 @@ class RuleRunner:
     def input_verdict(
         self, counts: Counts, steps: Sequence[int], waited_s: float | None, overwritten: int = 0
     ) -> Verdict | None:
-        """The verdict on lines that cannot be read, or on a file that has no record yet.
+        """The verdict on unreadable lines, or on a file without a record so far.
 
         Args:
-            steps: the steps that are held, oldest first.
-            waited_s: seconds that the first record has been waited for; None where there is one.
-            overwritten: rows that gave a step other values than it had.
+            steps: the steps in the store, oldest first.
+            waited_s: seconds without a first record; None if there is one.
+            overwritten: rows that changed values of an existing step.
         """
         found = None
         if waited_s is not None:
@@ -192,7 +191,7 @@ class RuleRunner:
         return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
 
     def peek(self, stream: Stream, identity: Identity) -> Judgement:
-        """Verdicts as if the open row were closed, with the events that this would add alone; changes nothing."""
+        """Verdicts as if the open row were closed, with only the events that this adds; does not change the state."""
         if self._engine is None or self._observer is None:
             return self._peek_unsettled(stream, identity)
         open_row = stream.open_row()
@@ -228,7 +227,7 @@ _Source = tuple[str, int, float, float]
 
 
 class _Instances(Mapping[str, Mapping[str, float]]):
-    """Values of metrics with several keys, worked out when a rule asks: most never do."""
+    """Values of metrics with several keys, computed on access: most are never used."""
 
     __slots__ = ("_cells", "_only", "_sources")
 
@@ -244,7 +243,7 @@ class _Instances(Mapping[str, Mapping[str, float]]):
         return cast("Mapping[str, float]", found)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Rules ask every row for what most runs, or rows, do not log: without an exception for each."""
+        """Overridden because rules look up many metrics that are absent, and an exception for each would be slow."""
         columns = self._sources.get(name)
         return default if columns is None else columns.read(self._cells, self._only) or default
 
@@ -259,7 +258,7 @@ _Pick: TypeAlias = "Callable[[array[float]], tuple[float, ...]]"
 
 
 def _picker(columns: Sequence[int]) -> _Pick | None:
-    # A picker of one item gives the bare item: a column named twice keeps it a tuple.
+    # With a single item, `itemgetter` returns it bare: naming a column twice ensures a tuple.
     return cast("_Pick", itemgetter(*columns, columns[0])) if columns else None
 
 
@@ -267,12 +266,12 @@ _OF_ROLLOUTS = ("zero_std_count", "score_mean", "reward_mean")
 
 
 class _Gaps(NamedTuple):
-    """Which of some columns a row has values in.
+    """Which of some columns have a value in a row.
 
     Attributes:
-        names: of those that it has.
-        present, absent: read those, and the others; None where there are none.
-        blank: what a row is a copy of: a dictionary that need not grow is filled in two thirds of the time.
+        names: of the present columns.
+        present, absent: getters for the present and the absent columns; None if there are none.
+        blank: a template: copying a dictionary of the final size takes two thirds of the time of filling a new one.
     """
 
     names: Sequence[str]
@@ -282,10 +281,10 @@ class _Gaps(NamedTuple):
 
 
 class _Columns:
-    """Some columns of a row by name, in their metrics' units; gaps are left out.
+    """Some columns of a row by name, in their metrics' units, without gaps.
 
-    Rows have their gaps in the same columns as the row before, mostly, or as the last that was not like it
-    (evaluations): those two are remembered, and a row like either costs no look at any single value.
+    A row mostly has gaps in the same columns as the previous one, or as the last different one (evaluations). These two
+    layouts are cached, and a row that fits one needs no check of single values.
     """
 
     __slots__ = ("_all", "_gaps", "_is_plain", "_other_gaps", "_scaled", "_sources", "_width")
@@ -300,7 +299,7 @@ class _Columns:
         self._gaps = self._other_gaps = _Gaps(names, self._all, None, dict.fromkeys(names, 0.0))
 
     def read(self, cells: array[float], only: frozenset[int] | None = None) -> dict[str, float]:
-        """What the row holds of them; `only` are the columns that count, where not all do."""
+        """The values in the row; `only` restricts the columns."""
         if self._all is None:
             return {}
         if only is not None or len(cells) < self._width:
@@ -309,7 +308,7 @@ class _Columns:
                 for name, column, scale, shift in self._sources
                 if column < len(cells) and (only is None or column in only) and cells[column] == cells[column]
             }
-        logged = self._logged(cells)  # may find other names present
+        logged = self._logged(cells)  # may switch to another layout
         if not logged:
             return {}
         values = self._gaps.blank.copy()
@@ -342,10 +341,10 @@ class _Columns:
 
 
 class _LazyRow(Mapping[str, float]):
-    """Values of a row, read when a rule asks.
+    """Values of a row, read on access.
 
-    Hundreds of stages may be logged, and only a slow step is explained; losses without a metric
-    are only looked at to learn that they are numbers.
+    Hundreds of stages may be logged, but only a slow step is explained; losses without a metric are only checked for
+    being finite.
     """
 
     __slots__ = ("_cells", "_columns", "_numbers", "_values")
@@ -375,29 +374,29 @@ class _LazyRow(Mapping[str, float]):
         return len(self.values())
 
     def values(self) -> Collection[float]:  # type: ignore[override] # a tuple is no view
-        """The durations; without a look-up for each, and without their names where nobody has asked for these."""
+        """The values alone, without a lookup for each and without names unless these were already read."""
         if self._numbers is None:
             self._numbers = self._columns.numbers(self._cells)
         return self._numbers
 
     def items(self) -> ItemsView[str, float]:
-        """Names and durations; without a look-up for each."""
+        """Names and values, without a lookup for each."""
         return self._read.items()
 
 
 _OF_THE_UPDATE = frozenset({"kl_ref", "entropy", "loss"})
-"""Guesses that are no numbers only where something is wrong; a reward or a length of an empty batch is none either."""
+"""Guesses that are non-finite only if something is wrong, unlike the reward or the length of an empty batch."""
 
 
 class Observer:
-    """Reads closed rows of one stream under one identity."""
+    """Converts closed rows of one stream to observations, for a given identity."""
 
     def __init__(self, stream: Stream, identity: Identity) -> None:
         self._stream = stream
         self.use(identity)
 
     def use(self, identity: Identity) -> None:
-        """Look columns up again: keys or identity have changed."""
+        """Resolve the columns again after keys or identity have changed."""
         self._names: dict[int, str] = {}
         primary: list[tuple[str, int, float, float]] = []
         instances: dict[str, list[_Source]] = {}
@@ -453,17 +452,17 @@ class Observer:
         ])  # fmt: skip
 
     def observation(self, row: ClosedRow, raw: RawRow, record: int) -> Observation:
-        """The row as rules see it.
+        """Convert a row to an observation.
 
         Args:
-            row: which one; where some of its columns came late, only these are seen.
-            record: its number in the run, from 1: of training rows; any other has that of the one before it.
+            row: if some of its columns arrived late, only these are included.
+            record: number of the training row in the run, from 1; other rows have that of the one before.
         """
         cells = raw.cells
         only = None if row.columns is None else frozenset(row.columns)
         values, instances = self._primary.read(cells, only), _Instances(self._instances, cells, only)
         if self._group_count and "zero_std_frac" not in values and not values.keys().isdisjoint(_OF_ROLLOUTS):
-            # A count of 0 need not be logged.
+            # A count of 0 may be left out of the log.
             values["zero_std_frac"] = min(1.0, values.get("zero_std_count", 0.0) / self._group_count)
         nonfinite = self._nonfinite(raw, only) if raw.marks else {}
         other_run = self._stream.other_runs.get(row.segment, "")

@@ -1,8 +1,7 @@
-"""A run: one stream, or several of which the first one's steps are the run's.
+"""A run: one stream, or several with the steps of the first as the run's steps.
 
-Every stream keeps its own rows, step axis, dialect and rules; nothing is merged by
-a step that means something else. What is joined is what can be: verdicts and events,
-each saying whose steps it counts in, and the ranks, which are compared.
+Every stream keeps its own rows, step axis, dialect and rules; steps of different streams are never merged. Only
+verdicts and events are combined, each labelled with its stream, and ranks, which are compared.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from rltop.stats.ranks import RankHistory
 
 _SILENT = (RunState.STUCK, RunState.ENDED)
-"""After so long a silence, the log may say that the run was done, or that it goes on."""
+"""After a long silence, the log may show that the run was done or is still running."""
 _BY_JOB = {"stuck": RunState.STUCK, "ended": RunState.ENDED}
 _DONE = {**_BY_JOB, "finished": RunState.FINISHED}
 _SAID_BY_JOB = {
@@ -44,31 +43,31 @@ _SAID_BY_JOB = {
     **{state: {**_DONE, "running": RunState.QUIET} for state in _SILENT},
     RunState.DIED: {"finished": RunState.FINISHED}, RunState.INTERRUPTED: {"finished": RunState.FINISHED},
 }  # fmt: skip
-"""What the state is, by what it is by the rows and where the job is."""
+"""State from the rows → state of the job → combined state."""
 _OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
 _Log = tuple[str, Sequence[Event], Sequence[float | None]]
-"""Whose events, and when the row behind each was written."""
+"""Stream name, events, and when the row of each was written."""
 
 
 class Run:
-    """A run that is being followed, or one that was read to its end.
+    """A run that is being followed, or that was read to its end.
 
     Args:
-        rank_watch: compares the ranks; None where there are none, or only measured spans of one stream.
+        rank_watch: compares the ranks; None without ranks, or with measured spans of one stream only.
 
     Attributes:
-        beside: the others, each with a step axis of its own.
-        rollouts, console: its completions one by one, its console log; None before anybody has looked for them.
-        ending: how the console log beside it ends, where that is a failure; None before it was looked at, and else.
-        has_job: its rows may be those of a job that is under way: they are neither played back nor piped.
-        whereabouts: where its job is; None where nobody follows that.
-        rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
-        arrangement: which rows a person wants to see of it.
-        acknowledged: alerts that are quiet until they get worse, by rule.
-        own_rules: thresholds and mutes that were set on the screen, for any run.
-        goal: the step that somebody wants it to reach, and when it has to stop.
-        copies: files that hold it again, or its beginning, and are not read.
-        replaced_by: who goes on where this run has been let go: the run read anew, or the one it belongs to.
+        beside: the other streams, each with its own step axis.
+        rollouts, console: its completions, its console log; None until somebody looks at them.
+        ending: a failure at the end of its console log; None if there is none, or it was not checked.
+        has_job: its rows may come from a running job: they are neither replayed nor piped.
+        whereabouts: where its job is; None if nobody follows that.
+        rollout_watch: judges group length ratios if the trainer does not log them; None if nobody does.
+        arrangement: the user's arrangement of its rows.
+        acknowledged: alerts that are silent until they get worse, by rule.
+        own_rules: thresholds and mutes set on the screen, for any run.
+        goal: target step and time limit set by the user.
+        copies: files with the same contents, or the beginning of it, which are not read.
+        replaced_by: the successor of a dropped run: the run after a reread, or the one that it belongs to.
     """
 
     role = ""
@@ -101,11 +100,11 @@ class Run:
         self._rank_watch, self._next = rank_watch, 0
         self._judged = [each for each in self.beside if not each.is_rank]
         self._remembered = Remembered()
-        """A picture asks for the same dozens of times."""
+        """A repaint reads the same values dozens of times."""
 
     @property
     def streams(self) -> Sequence[RunStream]:
-        """All streams, the main one first, those of ranks last."""
+        """All streams, the main one first, ranks last."""
         return (self.main, *self.beside)
 
     @property
@@ -132,14 +131,14 @@ class Run:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def advance(self, is_spent: Budget) -> bool:
-        """Take in what has come, a slice of each stream in turn; True if there was anything."""
+        """Process new data, one slice of each stream in turn; returns whether there was any."""
         has_moved = self.main.advance(is_spent)
         if self.main.is_over:
             self.finish()
         for _ in self.beside:
             if is_spent():
                 break
-            # One slice, so that none runs ahead: only the question before it is answered with no.
+            # One slice, so that no stream runs ahead: the budget is spent from the second check on.
             is_begun = chain([False], repeat(True)).__next__
             has_moved = self.beside[self._next % len(self.beside)].advance(is_begun) or has_moved
             self._next += 1
@@ -149,11 +148,11 @@ class Run:
 
     @property
     def is_resting(self) -> bool:
-        """Would `advance` find nothing to do until there is news?"""
+        """Whether `advance` has nothing to do until there is news."""
         return self._rank_watch is None and all(each.is_resting for each in self.streams)
 
     def finish(self) -> None:
-        """All streams are at their end for good: judge the last step too."""
+        """All streams have ended for good: judge the last step too."""
         for each in self.streams:
             each.finish()
         if self._rank_watch is not None:
@@ -165,7 +164,7 @@ class Run:
 
     @property
     def has_caught_up(self) -> bool:
-        """Has everything been read that was there when it was opened? What comes from now on is new."""
+        """Whether everything that existed when it was opened has been read; anything later is new."""
         return all(each.has_caught_up or each.is_finished for each in self.streams)
 
     def close(self) -> None:
@@ -192,7 +191,7 @@ class Run:
 
     @property
     def own_version(self) -> Hashable:
-        """The part of `version` that does not move with what is told of its job."""
+        """The part of `version` that does not depend on its job."""
         beside = [0 if each is None else each.version for each in (self.rollouts, self.console)]
         kept = self.arrangement, frozenset(self.acknowledged.items()), self.goal
         return (*beside, id(self.settings), self.ending, id(self.seen), *kept, *[each.version for each in self.streams])
@@ -215,7 +214,7 @@ class Run:
 
     @property
     def ranks(self) -> RankHistory | None:
-        """What the ranks did in the newest steps; None where no rank says."""
+        """Times of the ranks in the newest steps; None if no rank logs any."""
         watch = self._known_ranks
         return self.main.ranks if watch is None else watch.history
 
@@ -227,7 +226,7 @@ class Run:
 
     @property
     def state(self) -> RunState:
-        """The state word: that of the main stream, knowing what any stream, the log beside it or its job died of."""
+        """The state of the main stream, combined with failures of any stream, the adjacent log, and its job."""
         return self._remembered.of("state", self._now, self._state)
 
     def _state(self) -> RunState:
@@ -248,7 +247,7 @@ class Run:
 
     @property
     def failure(self) -> Label:
-        """What the writer of any stream says that it died of, else the console log beside the run, else its job."""
+        """Cause of death from any stream, else from the adjacent console log, else from its job."""
         return self._remembered.of("failure", self._now, self._failure)
 
     def _failure(self) -> Label:
@@ -261,7 +260,7 @@ class Run:
 
     @property
     def failure_log(self) -> str:
-        """The console log beside the run that `failure` is from; empty where it is from the run itself."""
+        """The adjacent console log that `failure` comes from; empty if it comes from the run itself."""
         if self._ended_by is not None:
             return self._ended_by.path
         log = "" if self._died_job is None else self._died_job.log
@@ -269,20 +268,20 @@ class Run:
 
     @property
     def _ended_by(self) -> Ending | None:
-        """What the console log beside the run ends with, where no row has come since, and no stream says it better."""
+        """The failure in the adjacent console log, if no row has followed and no stream has a better description."""
         said = (each.failure.raw for each in self.streams)
         is_told = any(one and not one.startswith(BARE_FAILURES) for one in said)
         return None if is_told or self.ending is None or self.ending.rows != self.stream.rows else self.ending
 
     @property
     def _died_job(self) -> Where | None:
-        """The job by whoever follows it, where it has died and no stream says of what."""
+        """The followed job, if it has died and no stream names the cause."""
         job = None if self.whereabouts is None else self.whereabouts.told()
         return None if job is None or not job.is_over or any(each.failure.raw for each in self.streams) else job
 
     @property
     def _is_dead(self) -> bool:
-        """Has nothing come behind `failure` for long enough?"""
+        """Whether the silence after `failure` has lasted long enough."""
         if self.whereabouts is not None and self.whereabouts.told().is_over:
             return True
         if self._ended_by is not None:
@@ -291,27 +290,27 @@ class Run:
 
     @property
     def _job_goes_on(self) -> bool:
-        """Does the log that `failure` is from tell to whoever follows the job that it was caught?"""
+        """Whether the followed job, from the log of `failure`, shows that the error was caught."""
         job = None if self.whereabouts is None else self.whereabouts.told()
         return job is not None and job.state in ("running", "stuck") and job.log in (self.failure_log, self.path.raw)
 
     @property
     def behind_bytes(self) -> int:
-        """What of all streams has been written and not read, where that is worth a word; else 0."""
+        """Unread bytes of all streams, if worth reporting; else 0."""
         return sum(each.behind_bytes for each in self.streams)
 
     @property
     def trouble(self) -> SourceError | None:
-        """Why nothing, or nothing more, can be read, as something to raise; None where all is well."""
+        """Why nothing, or nothing more, can be read, as an exception to raise; None if all is well."""
         return self.main.trouble(self.path.raw)
 
     # -- verdicts ----------------------------------------------------------------------------------------------------
 
     @property
     def events(self) -> Sequence[Event]:
-        """Every transition of every stream, by the time that the rows name; else stream by stream, the main one last.
+        """Every transition of every stream, by time if all rows have one, else stream by stream with the main one last.
 
-        Those of the newest row, which may change, are provisional.
+        Those of the newest row may change and are provisional.
         """
         own = self.main.judging.judged(is_loading=self.loading is not None)
         if not self.beside and not self._watches:
@@ -319,13 +318,13 @@ class Run:
         logs: list[_Log] = [(each.role, each.events, each.judging.now.event_times) for each in self._judged]
         logs += [("", one.events, one.event_times) for one in self._watches]
         logs.append(("", own.events, own.event_times))
-        # An event of the newest row is another one when the row is closed: the number alone does not tell.
+        # Closing the newest row may replace its event, so the count alone does not detect changes.
         known = tuple((len(events), events[-1] if events else None) for _, events, _ in logs)
         return self._remembered.of("events", known, lambda: _merge(logs))
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
-        """Active or just recovered alerts of all streams, worst first, silence included; none muted or acknowledged."""
+        """Active or just recovered alerts of all streams, worst first, without muted and acknowledged ones."""
         found = self._unmuted
         return [one for one in found if not self._is_acknowledged(one)] if self.acknowledged else found
 
@@ -355,7 +354,7 @@ class Run:
         return _advised(sorted(found, key=lambda v: (*v.urgency, v.stream, v.since_record)), self.state)
 
     def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
-        """The verdicts that stood at a step, worst first, those of other streams as of the same time; None: of now."""
+        """The verdicts at a step, worst first, those of other streams at the same time; None: the current ones."""
         if step is None:
             return tuple(self.verdicts)
         found = standing_at(self.events, step, self.main.judging.muted, self.identity)
@@ -365,7 +364,7 @@ class Run:
         return tuple(_advised(worst_first(found), self.state))
 
     def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
-        """What `verdicts_at` leaves out: acknowledged, or its rule is muted, but for the ranks and silence."""
+        """The complement of `verdicts_at`: acknowledged or muted alerts, except for ranks and silence."""
         found = (
             [one for one in self._unmuted if self._is_acknowledged(one)] if self.acknowledged and step is None else []
         )
@@ -378,9 +377,9 @@ class Run:
         return worst_first(found)
 
     def with_acknowledged(self, rule: str) -> Acknowledgements | None:
-        """`acknowledged` with the alert of a rule as it stands now, or without it where it is quiet already.
+        """`acknowledged` with the current alert of a rule added, or removed if already there.
 
-        None where the rule has no alert now.
+        None if the rule has no alert now.
         """
         from rltop.run.preferences import acknowledged  # noqa: PLC0415 - rarely done
 
@@ -391,7 +390,7 @@ class Run:
         return rest if self._is_acknowledged(verdict) else {**rest, rule: acknowledged(verdict)}
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
-        """Leave a rule's verdicts out of `verdicts`, or put them back; its events go on being logged.
+        """Exclude a rule's verdicts from `verdicts`, or include them again; its events are still logged.
 
         Raises:
             KeyError: there is no such rule.
@@ -401,7 +400,7 @@ class Run:
 
 
 def is_judged(run: Run) -> bool:
-    """Is it known what the rules say of the rows so far? To work that out takes milliseconds."""
+    """Whether the rules have judged all rows so far; catching up takes milliseconds."""
     own = run.main.judging.is_judged(is_loading=run.loading is not None)
     return own and all(
         each.judging.is_judged(is_loading=each.loading is not None) for each in run.beside if not each.is_rank

@@ -1,4 +1,4 @@
-"""Does a file hold metrics? Judged by its first bytes, and a log by its last ones too."""
+"""Does a file contain metrics? Decided from its first bytes, and for a log from its last ones too."""
 
 from __future__ import annotations
 
@@ -38,38 +38,38 @@ from rltop.structs import NamedTuple
 
 SNIFF_BYTES = 256 * 1024
 _BZIP2_BYTES = 1024 * 1024
-"""A block of bzip2, of which nothing can be had before its end, is not longer."""
+"""Maximum size of a bzip2 block, which cannot be decompressed before its end."""
 _FIRST_RECORD_BYTES = 4096
 _SAMPLE_LINE_BYTES = 64 * 1024
 _UNPACKED_BYTES = 2 * SNIFF_BYTES
 _UNPACKED_SLICES = 1200
-"""So much of a compressed file is searched for a row: a few bytes may expand to gigabytes."""
+"""Limits on decompression while searching for a row: a few bytes may expand to gigabytes."""
 _SAMPLE_ROWS, _SAMPLES_A_STEP = 8, 4
-"""So many rows of the same keys for each step, on average, are samples of it."""
+"""At least this many rows with the same keys per step, on average, are samples."""
 _FIRST_LINES = 12
-"""Where so many lines are rows of metrics the others need not be looked at: there may be a thousand files."""
+"""If this many lines are metric rows, the rest is not checked: there may be a thousand files."""
 _SAMPLE_KEYS = (
     (b'"prompt":', b'"completion":'),
     (b'"prompt":', b'"response":'),
     (b'"env":', b'"traces":'),
     (b'"content":', b'"rewards":', b'"idx":'),
 )
-"""Keys of a completion or an episode, as verifiers and NeMo-RL write them: one on each line, no step."""
+"""Keys of a completion or an episode, as verifiers and NeMo-RL write them: one per line, without a step."""
 SAMPLES = (
     "lines too long for metrics: samples?",
     "many rows for one step: samples?",
     "a completion on each line and no step: samples?",
 )
-"""Why a file of JSON lines is taken for samples rather than metrics."""
+"""Reasons to treat a JSON lines file as samples rather than metrics."""
 _JSON_TOKEN = regex(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
 _CLOSING = {ord("["): ord("]"), ord("{"): ord("}")}
 _TEXTS = regex(
     rb'"(?:prompt|completion|response|question|answer|text|messages|instruction|content|query|chosen|rejected)"'
     rb'\s*:\s*["\[{]'
 )
-"""What a dataset has in each row; where such rows have no step they are no history."""
+"""Typical fields of dataset rows; if such rows have no step, they are not a history."""
 _SAMPLED_ROWS = 64
-"""So many of the first rows of a table are looked at."""
+"""Maximum rows of a table to examine."""
 _TEXT_CHARS = 20
 _OF_UPDATES = regex(r"loss|grad_?norm|learning_rate|(?:^|[/_])(?:lr|kl)$", re.IGNORECASE)
 _WORD, _DIGITS = regex(r"[^\W\d_]{2}"), regex(r"\d+(?:\.\d+)?")
@@ -77,29 +77,29 @@ TRAINING = regex(
     rb"\b(?:train(?:er|ing|_\w+)?|rollouts?|epochs?|rewards?|policy|checkpoints?|grpo|ppo|dpo|kto|sft|rlhf|torchrun)\b",
     re.IGNORECASE,
 )
-"""What a log says that is of a training, and not of another program that failed."""
+"""Words in the log of a training job, as opposed to another program that failed."""
 DIED = "a console log that ends in an error before the first row"
-"""Why a log has no row: it is the run, where there is no other file of it."""
+"""Reason of a log without rows; it represents the run if there is no other file."""
 _NO_ROWS = "no rows"
 NO_TRACKER = "an SQLite database without runs of Trackio or MLflow"
 NO_RUN = "a database without a run so far"
 UNWRITTEN = "only NUL bytes so far"
-"""Why a file is not judged yet: on a network file system its bytes may come without its growing."""
+"""Reason of a file that is not judged yet: on a network file system, contents may arrive without a size change."""
 
 
 def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
-    """The kind of a file, and why it is no metric stream (empty if it is one).
+    """The kind of a file, and why it is not a metric stream (empty if it is one).
 
-    A row of metrics has a step and a number; a file whose typical line is past 64 KiB, whose rows share no number, or
-    that has many rows for one step, holds samples. Compressed files are judged by what is in them.
+    A metric row has a step and a number. Files contain samples if their typical line exceeds 64 KiB, their rows share
+    no number, or they have many rows per step. Compressed files are judged by their contents.
 
     Args:
-        is_hurried: there are not many files to be judged, and somebody waits (see `decode.json_text`): a JSON document
-            is taken as it is.
+        is_hurried: there are few files to judge and somebody waits (see `decode.json_text`): accept a JSON document
+            unchecked.
 
     Raises:
         OSError: it cannot be opened or read.
-        DecodeError: it is compressed, and nothing can be got out of it.
+        DecodeError: it is compressed and cannot be decompressed.
     """
     if os.path.isdir(path):  # noqa: PTH112 - a Path raises where it may not look
         return TABLES, ""
@@ -112,7 +112,7 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
             head = file.read(_BZIP2_BYTES)
             is_all = len(head) < _BZIP2_BYTES
     if head and not head.strip(b"\0") and "tfevents" not in Path(path).name:
-        # A writer that does not append, behind `copytruncate`: what it wrote stands behind a hole of any size.
+        # After `copytruncate`, a writer without O_APPEND leaves a hole of any size before its output.
         head = tail.lstrip(b"\0") if tail[:1] == b"\0" else tail.partition(b"\n")[2]
         if not head:
             return None, UNWRITTEN
@@ -154,7 +154,7 @@ def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -
 
 
 def damage_at_start(path: str, kind: Kind | None) -> str:
-    """Why nothing can be read of a file of binary records; empty where something can, or may be later.
+    """Why nothing in a file of binary records is readable; empty if something is, or may be later.
 
     Raises:
         OSError: it cannot be opened or read.
@@ -168,7 +168,7 @@ def damage_at_start(path: str, kind: Kind | None) -> str:
 
 
 def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_all: bool) -> tuple[Kind | None, str]:
-    """The kind of a file that is not compressed, and why it is no metric stream."""
+    """The kind of an uncompressed file, and why it is not a metric stream."""
     kind = kind_of(head, path, is_all=True)
     if kind is JSONL:
         return kind, _why_not_jsonl(head.replace(b"\0", b""), options, is_all=is_all)
@@ -189,7 +189,7 @@ def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_a
 
 
 def _why_not_console(path: str, data: bytes) -> str:
-    """Why a part of a console log has no metrics; empty where it has."""
+    """Why a part of a console log has no metrics; empty if it has."""
     decoder = CONSOLE.make(DecoderOptions())
     if decoder.feed(data, 0, 0) or decoder.finish():
         return ""
@@ -206,7 +206,7 @@ def _why_not_console(path: str, data: bytes) -> str:
 
 
 def _why_not_table(text: bytes, options: DecoderOptions) -> str:
-    """Why a table without a step is no series, but results of one model a row, samples, or a text with commas."""
+    """Why a table without a step is not a series, but results per model, samples, or text with commas."""
     decoder = CSV.make(options)
     records = [*decoder.feed(text, 0, 0), *decoder.finish()]
     if not records or decoder.counts.numbered_rows < len(records):
@@ -229,7 +229,7 @@ def _why_not_table(text: bytes, options: DecoderOptions) -> str:
 
 
 def _why_named(columns: Sequence[tuple[str, Sequence[object]]], records: Sequence[Record]) -> str:
-    """Why rows without a step are those of as many things: each has a name or a text of its own; else empty."""
+    """Why rows without a step belong to separate things, each with its own name or text; else empty."""
     named = [at for at, (_, cells) in enumerate(columns) if _are_names(cells)]
     if not named or (named[0] > 1 and _is_logged(records, [columns[at][1] for at in named])):
         return ""
@@ -243,14 +243,14 @@ def _why_objects(rows: Sequence[object], records: Sequence[Record]) -> str:
 
 
 def _is_logged(records: Sequence[Record], texts: Sequence[Sequence[object]]) -> bool:
-    """Are the rows of a run in spite of the texts in them? Beside long ones, as of samples, only a loss tells so."""
+    """Whether rows belong to a run despite their texts. With long texts, as in samples, only a loss proves it."""
     if any(len(str(min(cells, key=lambda cell: len(str(cell))))) >= _TEXT_CHARS for cells in texts):
         return any(_OF_UPDATES.search(key) for record in records for key in record.schema.keys)
     return _has_meaning(records)
 
 
 def _are_names(cells: Sequence[object]) -> bool:
-    """Are they words that differ in more than a number, as those of clocks and checkpoints do not?"""
+    """Whether they are words that differ in more than a number, unlike clock times and checkpoint names."""
     words = [cell for cell in cells if isinstance(cell, str) and _WORD.search(cell)]
     if len(set(words)) < len(cells):
         return False
@@ -286,7 +286,7 @@ def _has_meaning(records: Sequence[Record]) -> bool:
 
 
 def closed(head: bytes) -> bytes:
-    """The beginning of a JSON document as one of its own: cut behind its last whole value, and closed there."""
+    """The beginning of a JSON document as a valid one: cut after its last complete value, with closing brackets."""
     open_brackets, whole = bytearray(), (0, b"")
     for token in _JSON_TOKEN.finditer(head):
         sign = head[token.start()]
@@ -352,7 +352,7 @@ def _are_completions(lines: Sequence[bytes]) -> bool:
 
 
 def _steps_begun(records: Sequence[Record]) -> int:
-    """How many rows begin a step, or go on with one whose row so far lacks their keys: lines of one row are one."""
+    """Number of step starts: a row with a new step, or with only new keys for the same one (a row split over lines)."""
     begun, step, seen = 0, None, set[str]()
     for record in records:
         keys = set(record.schema.keys)
@@ -375,7 +375,7 @@ class _Refused(NamedTuple):
     """A kind of file that no decoder reads.
 
     Attributes:
-        suffixes: of its names, where the bytes are not looked at.
+        suffixes: file suffixes that identify it without reading the file.
     """
 
     what: str
@@ -394,7 +394,7 @@ _REFUSED = (
 
 
 def name_refused(name: str) -> str:
-    """What a file of this name is that no decoder reads; empty where its name does not tell."""
+    """Description of an unsupported file by its name; empty if the name does not tell."""
     suffix = PurePath(name).suffix.lower()
     return next((one.what for one in _REFUSED if suffix in one.suffixes), "")
 
@@ -407,13 +407,13 @@ _OF_TRACKERS = (
     )),
     ("Ray", regex(r"/session_(?:latest|\d{4}-\d\d-\d\d_[^/]+)/logs/(?!worker-|job-driver-).+\Z")),
 )  # fmt: skip
-"""Where trackers and Ray log what they do themselves; Ray has the standard output of the run in the same folder."""
+"""Paths where trackers and Ray write their own logs; Ray keeps the run's standard output in the same folder."""
 _PARTS_OF_TRACKERS = ("/swanlog/", "/run-", "/offline-run-", "/latest-run/", "/debug-", "/wandb", "/session_")
-"""One of these stands in every such path: most paths need no more than this."""
+"""Every such path contains one of these, so most paths need no further check."""
 
 
 def tracker_of(path: str) -> str:
-    """Which tracker has written a file for itself, by its path: such a file is never a run; empty where none has."""
+    """The tracker that wrote a file for its own use, by the path: such a file is never a run; empty if none did."""
     where = os.path.abspath(path)  # noqa: PTH100 - links stay as they are named
     if not any(part in where for part in _PARTS_OF_TRACKERS):
         return ""
@@ -421,5 +421,5 @@ def tracker_of(path: str) -> str:
 
 
 def why_refused(head: bytes) -> tuple[str, str]:
-    """What a file is by its first bytes, and what to do; both empty where it may hold metrics."""
+    """Description and remedy of an unsupported file by its first bytes; both empty if it may contain metrics."""
     return next(((one.what, one.remedy) for one in _REFUSED if head.startswith(one.signature)), ("", ""))
