@@ -1,7 +1,7 @@
-"""The console log of a run: its last lines, followed while somebody looks at them.
+"""The console log of a run: its last lines, followed while somebody views them.
 
-What is read is bounded, whatever the size of the file: its end, and what is written from
-then on. Nothing of it is judged; the page marks what tells of a failure.
+Reading is bounded, whatever the file size: its end, and what is appended afterwards. Nothing is judged; the page
+highlights signs of failure.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from rltop.sources.tail import Tail
 from rltop.structs import NamedTuple
 
 HELD_BYTES = 8 * 1024 * 1024
-"""So much of the end of the file is read at first; of what comes later as much is held."""
+"""Amount read from the end of the file at first; the same amount of later output is kept."""
 HELD_LINES = 50_000
 LINE_CHARS = 4_000
-"""A longer line is cut; how much of it is missing is said."""
+"""Longer lines are cut, with a note on the missing length."""
 POLL_S, POLL_NETWORK_S = 0.5, 1.0
 LOOK_S = 2.0
-"""How often the folder is looked through where there is none yet."""
+"""Interval for searching the folder while there is no log."""
 ASKED_S = 5.0
-"""Nobody has asked for so long: the file is left alone until somebody does."""
+"""Following is suspended after this long without a request."""
 YIELD_S = 0.002
-"""Left to the screen after each piece: both take turns on one interpreter."""
+"""Pause after each piece, as the screen shares the interpreter."""
 _PIECE = 256 * 1024
-"""So much of the end is there at once; what stands before it comes after it."""
+"""Amount of the end that is read at once; earlier data follow."""
 _LONGEST = 4 * LINE_CHARS
 _ESCAPES = regex(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]"
@@ -59,11 +59,11 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 class LogLine(NamedTuple):
-    """One line of a console, as a terminal would have left it, without escape codes.
+    """One line of a console, as a terminal would show it, without escape codes.
 
     Attributes:
         text: at most `LINE_CHARS` characters.
-        step: that it names; None where it names none.
+        step: the step in it, or None.
     """
 
     text: str
@@ -74,7 +74,7 @@ class LogLine(NamedTuple):
 
 
 def read_line(raw: bytes, left_out: int = 0) -> LogLine:
-    """A line of the file: what stood last on it where a bar was drawn over and over."""
+    """Parse a line of the file; of a progress bar, only the last redraw."""
     raw = unstamped(own)[0] if (own := stamped(raw)) is not raw else raw
     if b"\r" in raw:
         raw = next((part for part in reversed(raw.split(b"\r")) if part.strip()), b"")
@@ -90,7 +90,7 @@ def read_line(raw: bytes, left_out: int = 0) -> LogLine:
 
 
 def why_no_log(path: str) -> SourceError | None:
-    """Why a file that was named cannot be shown as a console log; None where it can."""
+    """Why a file given by the user cannot be shown as a console log; None if it can."""
     shown = Label.of(path).display
     try:
         is_text = not is_noise(first_bytes(path, HEAD_BYTES))
@@ -100,12 +100,12 @@ def why_no_log(path: str) -> SourceError | None:
 
 
 class LogState(NamedTuple):
-    """What is known of the log.
+    """State of the log.
 
     Attributes:
-        paths: files that may be it, the one that is shown among them; empty where there is none.
-        begins_at: byte at which what was read begins; 0 is the whole file.
-        note: why nothing, or nothing more, can be read; empty where all is well.
+        paths: candidate files, including the displayed one; empty if there is none.
+        begins_at: byte offset of the data read; 0 for the whole file.
+        note: why nothing, or nothing more, can be read; empty if all is well.
     """
 
     paths: Sequence[str] = ()
@@ -117,17 +117,17 @@ class LogState(NamedTuple):
 
 
 class ConsoleLog:
-    """The last lines of a console log. Whatever a page asks is answered at once, with what has been read.
+    """The last lines of a console log. Requests are answered at once, with what has been read.
 
-    Lines have numbers that stay theirs; the oldest are let go.
+    Lines have fixed numbers; the oldest are dropped.
 
     Args:
         path: the run's file, or the folder that is followed as one.
-        given: the file that a person named; empty looks beside the run.
-        likely: the one to begin with, where the file that was found first need not be it.
+        given: file given by the user; empty searches near the run.
+        likely: preferred file, as the first one found may be the wrong one.
 
     Attributes:
-        first: number of the oldest line that is held.
+        first: number of the oldest line in memory.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class ConsoleLog:
         self._worker.start(self._work)
 
     def close(self) -> None:
-        """Stop looking; a read that hangs is left behind."""
+        """Stop the thread; a read that hangs is abandoned."""
         with self._bell:
             self._is_closed = True
             self._bell.notify()
@@ -165,7 +165,7 @@ class ConsoleLog:
     # -- what a page asks ----------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Somebody looks at it: go on following."""
+        """Keep following, as somebody views the log."""
         now = self._clock.monotonic()
         was_idle, self._asked_at = now - self._asked_at > ASKED_S, now
         if was_idle:
@@ -173,13 +173,13 @@ class ConsoleLog:
                 self._bell.notify()
 
     def show(self, path: str) -> None:
-        """Show another of the files from now on."""
+        """Switch to another of the files."""
         with self._bell:
             self._wanted = path
             self._bell.notify()
 
     def lines(self, start: int | None = None) -> tuple[int, Sequence[LogLine]]:
-        """The lines from a number on (None: all), with the number of the first; one being written is the last."""
+        """The lines from a number on (None: all), with the number of the first; the last may be incomplete."""
         with self._bell:
             first = self.first if start is None else max(start, self.first)
             found = self._lines[first - self.first :]
@@ -189,7 +189,7 @@ class ConsoleLog:
 
     @property
     def closed_count(self) -> int:
-        """The number behind the last line that will not change any more."""
+        """The number after the last line that cannot change any more."""
         with self._bell:
             return self.first + len(self._lines)
 
@@ -204,7 +204,7 @@ class ConsoleLog:
                         break
                     is_asked = self._clock.monotonic() - self._asked_at <= ASKED_S
                     self._bell.wait(YIELD_S if has_more else self._poll_s if is_asked else None)
-        except Exception as error:  # the end of the thread: what it died of must be seen, and nothing else stops
+        except Exception as error:  # end of the thread: report the fault, which affects nothing else
             self._tell(self.state._replace(is_looking=False, note=f"reading stopped: {error!r}"))
         finally:
             if self._tail is not None:
@@ -240,12 +240,12 @@ class ConsoleLog:
         return has_more
 
     def _read_before(self, path: str) -> None:
-        """Read what stands before the lines that were shown first, as far as it is held."""
+        """Read the lines before those that were shown first, within the memory limit."""
         (start, stop), self._before = self._before, (0, 0)
         try:
             data = read_part(self._fs, path, stop - start, start)
         except OSError:
-            # What is shown is the end; what is wrong with the file the tail says.
+            # The displayed end stays; the tail reports what is wrong with the file.
             return
         begin = (
             0 if not start else 1 + min((end for end in (data.find(b"\n"), data.find(b"\r")) if end >= 0), default=-1)
@@ -275,7 +275,7 @@ class ConsoleLog:
         self._tell(LogState(tuple(paths), path, begins_at=start))
 
     def _start(self, path: str) -> int:
-        """Where the first whole line of the end begins; what cannot be read the tail will say."""
+        """Offset of the first complete line near the end; the tail reports read errors."""
         try:
             seen = self._fs.stat(path)
             if not stat.S_ISREG(seen.mode) or seen.size <= _PIECE:
@@ -294,7 +294,7 @@ class ConsoleLog:
             self._pending, self._lost = b"", 0
         pending = self._pending + last
         if len(pending) > _LONGEST and b"\r" in pending:
-            # Only what was drawn last stays on the line.
+            # Only the last redraw stays on the line.
             pending, self._lost = pending[pending.rfind(b"\r", 0, len(pending) - 1) + 1 :], 0
         with self._bell:
             self._lost += max(0, len(pending) - _LONGEST)

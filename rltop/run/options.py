@@ -1,6 +1,6 @@
-"""How runs are read and judged, and the two things that whoever drives it brings.
+"""Options for reading and judging runs, and the interfaces that a session's driver provides.
 
-Imports no rule and no reader: the configuration needs it before the first frame.
+Imports no rules and no readers: the configuration needs it before the first frame.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ OpenFeed = Callable[[str, LastRows | None], Feed]
 
 
 class IngestOptions(NamedTuple):
-    """How runs are read and judged.
+    """Options for reading and judging runs.
 
     Attributes:
-        total_steps: how many steps the run wants to make, where the user knows.
+        total_steps: planned number of steps, if the user gives it.
         has_preview: show the last rows of a large file while history is read.
-        rollouts: file, folder or glob of the rollouts; empty looks beside each run.
-        log: console log of the runs; empty looks beside each run.
-        meanings: project → key → canonical name, as a person has said.
-        acknowledged: path → rule → the alert that is quiet until it gets worse; for a screen.
-        follows_jobs: tell where the job of a run is; off where rows are played back.
-        probes: what else tells that, by whoever knows the console log of the run; None where nothing may be asked.
+        rollouts: path or glob of the rollouts; empty searches near each run.
+        log: console log of the runs; empty searches near each run.
+        meanings: project → key → canonical name, as set by the user.
+        acknowledged: path → rule → alert that is silent until it gets worse; for a screen.
+        follows_jobs: report where the job of a run is; off for replays.
+        probes: makes further probes, given a function that returns the run's console log; None for none.
         own_rules: thresholds and mutes by run, project or everywhere, as set on the screen.
     """
 
@@ -58,9 +58,9 @@ class IngestOptions(NamedTuple):
 
 
 class Notifier:
-    """Told by a reading thread when there is something to take; the screen listens.
+    """Passes notifications of reader threads on to the screen.
 
-    The feeds exist before the screen does, so the two meet here.
+    Needed because feeds exist before the screen does.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Notifier:
         self.count = 0
 
     def listen(self, listener: Callable[[], None] | None) -> None:
-        """Call `listener` each time, in whatever thread it happens."""
+        """Call `listener` on each notification, in the notifying thread."""
         self._listener = listener
 
     def notify(self) -> None:

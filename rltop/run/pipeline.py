@@ -1,9 +1,9 @@
-"""Bytes of one file → a stream and an identity; closed rows go to whoever judges them.
+"""Bytes of one file → a stream and an identity; closed rows are passed to a sink.
 
-One pipeline reads from offset 0 to the end; others show the last rows until it has caught up. Whatever the bytes'
-pieces, the same rows are handed on in the same order. How long some bytes take is known when they have been decoded:
-the size of the next slice follows from the last one. Rows that memory has downsampled are read again from the file, in
-a thread, and checked: a file that was rewritten since does not have the row any more.
+One pipeline reads from offset 0 to the end; others show the last rows until it has caught up. Results do not depend on
+how the bytes are split. The decoding time of bytes is only known afterwards, so each slice's size is derived from the
+previous one. Rows that memory has downsampled are reread from the file in a thread, and verified: a rewritten file no
+longer has them.
 """
 
 from __future__ import annotations
@@ -34,35 +34,36 @@ if TYPE_CHECKING:
     from rltop.stats.ranks import SpanBook
 
 SETTLE_ROWS = 20
-"""Rows after which the dialect is settled: the first row alone lacks keys that are logged now and then."""
+"""Rows after which the dialect is fixed: the first row alone lacks keys that are logged occasionally."""
 _SETTLE_CLOSED = 64
 FINAL_KEYS = ("train_runtime",)
-"""Keys that only the summary at the end of a run has (transformers and everything built on it)."""
+"""Keys that occur only in the summary at the end of a run (transformers and everything built on it)."""
 
 
 TAKE_BYTES = 1024 * 1024
 MOST_BYTES = 128 * 1024
-"""Bytes decoded between two looks at the clock, if they take no longer than `SLICE_S`."""
+"""Bytes decoded between two checks of the clock, if they take no longer than `SLICE_S`."""
 FEWEST_BYTES = 1024
 SLICE_S = 0.003
 """Bytes that take longer are decoded in smaller slices. With half of both, five rows of 300 keys, a history takes a
-twentieth longer: the processor's caches hold one part of the program or the other."""
+twentieth longer, because of processor cache misses.
+"""
 
 
 Budget = Callable[[], bool]
-"""Is a slice over? Asked after each piece."""
+"""Whether a slice is over; called after each piece."""
 ENDLESS: Budget = bool
-"""Nobody waits for a look at what has been read so far: slices are as large as they may be."""
+"""No intermediate results are needed: slices have the maximum size."""
 
 
 class Sink(Protocol):
-    """Takes closed rows: the rules, or what compares the ranks."""
+    """Consumer of closed rows: the rules, or the comparison of ranks."""
 
     def take(self, stream: Stream, identity: Identity, arrived_s: float | None) -> None:
-        """Work off `stream.closed`."""
+        """Consume `stream.closed`."""
 
     sees_open_row: bool
-    """Does whoever asks it look at the open row too?"""
+    """Whether queries of the sink include the open row."""
 
     def twin(self, stream: Stream) -> Sink: ...
 
@@ -71,15 +72,15 @@ class Pipeline:
     """Decoder, stream and identity of one file.
 
     Args:
-        sink: takes the closed rows; None where they are only to be shown.
-        beside: adds what is known of the run beside its rows; asked once, of one that generates beside the training
-            or counts groups.
+        sink: receives closed rows; None if they are only displayed.
+        beside: adds information from the run's settings; called once, for asynchronous runs and those that count
+            groups.
 
     Attributes:
         sink: as given, or set before the first bytes.
-        spans: true spans of the newest steps, where the file holds any.
-        span_sink: what compares the ranks by their spans, where there are any.
-        last_spans: those that it had still to be given when it was ended, see `at_end`.
+        spans: measured spans of the newest steps, if the file has any.
+        span_sink: compares ranks by their spans, if set.
+        last_spans: spans still pending at the end, see `at_end`.
     """
 
     def __init__(
@@ -115,9 +116,9 @@ class Pipeline:
     # -- from a feed, a slice at a time ---------------------------------------------------------------------------
 
     def advance(self, feed: Feed, clock: Clock, is_spent: Budget) -> bool:
-        """Decode what a feed gives until the budget is spent or nothing waits; True if anything was decoded.
+        """Decode data of a feed until the budget is spent or nothing is pending; returns whether anything was decoded.
 
-        A decoder that keeps some of what it was given is asked to go on before it is given anything else.
+        A decoder with undecoded data continues with these before it gets more.
         """
         has_moved = False
         while True:
@@ -153,9 +154,9 @@ class Pipeline:
             self._cursor = 0
 
     def _fit_slice(self, size: int, took_s: float) -> None:
-        """Make the next slice as large as takes its time, but not many times larger than the last one.
+        """Adapt the size of the next slice to the time limit, growing by a limited factor.
 
-        Time of the processor: what waits for it among others does not get done sooner in smaller pieces.
+        Measured in processor time: under contention, smaller pieces would not finish sooner.
         """
         fitting = int(size * min(4.0, SLICE_S / took_s)) if took_s > 0.0 else MOST_BYTES
         self._slice_bytes = max(FEWEST_BYTES, min(MOST_BYTES, fitting))
@@ -171,7 +172,7 @@ class Pipeline:
     # -- bytes → rows ---------------------------------------------------------------------------------------------
 
     def take_reset(self, reset: Reset) -> None:
-        """Another file follows, or another life of this one; what the old one still held is taken in first."""
+        """Another file or generation follows; the decoder's remaining data are stored first."""
         if reset.reason is not ResetReason.PART:
             self._add(self.decoder.finish())
         self.decoder.reset(is_restart=reset.is_restart)
@@ -192,15 +193,15 @@ class Pipeline:
         self._take_spans()
 
     def flush(self) -> None:
-        """Nothing has come for a while: show what has been gathered of the newest row."""
+        """Show the incomplete newest row, after a pause in the input."""
         self._add(self.decoder.flush())
 
     def finish(self) -> None:
-        """Nothing more will come: settle, close the open step, hand on the rest."""
+        """The input has ended: fix the identity, close the open step, pass on the rest."""
         self._end_with(self.decoder.finish())
 
     def at_end(self) -> Pipeline | None:
-        """A copy as it would be if nothing more came; None where that only closes an open row that is seen anyway."""
+        """A copy as if the input had ended; None if that would only close an open row that is visible anyway."""
         decoder, sink, records = self.decoder, self.sink, list[Record]()
         if decoder.holds_back:
             decoder = deepcopy(decoder)
@@ -238,11 +239,10 @@ class Pipeline:
             self.span_sink(spans)
 
     def _add(self, records: Iterable[Record]) -> None:
-        """Store rows, and have them judged as if each had come alone.
+        """Store rows, and have them judged as if each had arrived alone.
 
-        Rows of one schema whose steps rise, in one block of the store, change nothing of one another: they are all
-        stored before the first of them is judged, which takes less time than in turn: the processor's caches hold
-        one part of the program or the other.
+        Rows of one schema with rising steps, within one block of the store, do not affect each other: they are all
+        stored before the first is judged, which is faster because of processor caches.
         """
         stream, last = self.stream, self._last
         for record in records:
@@ -292,7 +292,7 @@ class Pipeline:
         return beside(found)
 
     def _samples(self, keys: Sequence[str]) -> dict[str, Sequence[float]]:
-        """The first values of each key, or the newest of one that came after the first rows."""
+        """The first values of each key, or the newest of one that appeared after the first rows."""
         found: dict[str, Sequence[float]] = {}
         for key in keys:
             first, newest = self.stream.head(key).values[:SETTLE_ROWS], self.stream.latest(key)
@@ -303,7 +303,7 @@ class Pipeline:
     # -- what a screen may show before all is judged ---------------------------------------------------------------
 
     def current_identity(self) -> Identity | None:
-        """The settled identity, or the best guess from the rows so far."""
+        """The fixed identity, or the best guess from the rows so far."""
         if self.identity is not None:
             return self.identity
         if not self.stream.keys:
@@ -314,7 +314,7 @@ class Pipeline:
 
     @property
     def is_finished(self) -> bool:
-        """Does the newest row say that the run is over: a final summary, or the last step of a known total?"""
+        """Whether the newest row shows that the run is over: a final summary, or the last step of a known total."""
         stream = self.stream
         last = stream.last_step
         if last is None:
@@ -336,7 +336,7 @@ _SCHEMAS_KEPT = 1024
 
 
 def side_of(key: str) -> tuple[str, bool] | None:
-    """The key of the chosen completions' reward that a key belongs to, and whether it is that one; else None."""
+    """For a reward of one side of a preference pair: the key of the chosen side, and whether this is it; else None."""
     if not ("chosen" in key or "reject" in key) or not ("reward" in key or "score" in key) or is_evaluation_key(key):
         return None
     word = _SIDE.search(key)
@@ -346,7 +346,7 @@ def side_of(key: str) -> tuple[str, bool] | None:
 
 
 class _MarginPlan:
-    """Where the two stand in rows of one schema, and the schema with their difference behind them."""
+    """Columns of a chosen/rejected pair in rows of one schema, and the schema extended by their margin."""
 
     __slots__ = ("chosen", "rejected", "schema")
 
@@ -357,9 +357,9 @@ class _MarginPlan:
 
 
 class Margins:
-    """Puts the difference of chosen and rejected behind the cells of a row, where no margin is ever logged.
+    """Appends the margin (chosen − rejected) to rows of runs that never log one.
 
-    Rows pass here between decoder and store, whatever file they come from.
+    Applied between decoder and store, for files of any kind.
     """
 
     def __init__(self) -> None:
@@ -370,7 +370,7 @@ class Margins:
         self._newest: dict[str, tuple[int, float]] = {}
 
     def added(self, record: Record) -> Record:
-        """The row with its margin; the row itself where it has none, or logs one."""
+        """The row with its margin; unchanged if it has none, or logs one."""
         if self._has_margin or record.schema is self._plain:
             return record
         plan = self._plan(record.schema)
@@ -388,7 +388,7 @@ class Margins:
         return plan
 
     def _planned(self, schema: Schema) -> _MarginPlan | None:
-        """The first pair of which a row of this schema has a part; None where there is none, or a margin is logged."""
+        """The first pair with a part in rows of this schema; None without a pair, or if a margin is logged."""
         self._has_margin = any("margin" in key and not is_evaluation_key(key) for key in schema.keys)
         if self._has_margin:
             return None
@@ -397,7 +397,7 @@ class Margins:
             halves = self._halves.setdefault(name, {})
             if is_chosen not in halves:
                 halves[is_chosen] = key
-                # Rows that had only the other half, and were left as they are, are half of a pair from now on.
+                # Schemas with only the other half, left unchanged so far, are part of a pair from now on.
                 self._plans.clear()
                 self._plain = None
         both = next((halves for _, (name, _) in sides if len(halves := self._halves[name]) == 2), None)
@@ -410,7 +410,7 @@ class Margins:
         return record._replace(schema=plan.schema, values=record.values + array("d", (margin,)))
 
     def _half(self, record: Record, key: str, cell: int | None) -> float:
-        """The value of one of the two on the record's step: from this row, or from its part that came before."""
+        """The value of one side at the record's step: from this row, or from an earlier part of it."""
         if cell is not None:
             value = record.values[cell]
             self._newest[key] = record.step, value
@@ -420,13 +420,13 @@ class Margins:
 
 
 _BY_KIND = regex(r"(.*(?:zero_std/count|dynamic_filter/drop))_.+")
-"""Counts of groups by what they have in common (slime): their sum has the name without it."""
+"""Counts of groups by common property (slime): the name of their sum lacks the suffix."""
 _VERSION = regex(r"(.*)sample/model_version/(?:mean|min)")
-"""The step of the trainer after which the weights were saved that the samples come from (Trinity-RFT)."""
+"""The trainer's step after which the weights used for sampling were saved (Trinity-RFT)."""
 
 
 class _Sum(NamedTuple):
-    """A key to be added, and the parts that it is the sum of; without parts, `version` is what the step is ahead of."""
+    """A derived key: the sum of `parts`, or without parts the steps since `version`."""
 
     key: str
     parts: Sequence[str] = ()
@@ -434,7 +434,7 @@ class _Sum(NamedTuple):
 
 
 class Derived:
-    """Puts sums of counts by kind, and the age of samples in steps, behind the cells of a row that has them."""
+    """Appends sums of counts by kind, and the age of samples in steps, to rows that allow it."""
 
     def __init__(self) -> None:
         self._plans: dict[Schema, tuple[Sequence[_Sum], Schema] | None] = {}
@@ -454,7 +454,7 @@ class Derived:
             self._plain = schema
             return record
         if record.step != self._step:
-            self._step, self._parts = record.step, {}  # a row may come in pieces
+            self._step, self._parts = record.step, {}  # a row may arrive in pieces
         self._parts |= {key: record.values[schema.index[key]] for one in plan[0] for key in one.parts}
         values = [
             sum(value for key, value in self._parts.items() if key.startswith(f"{one.key}_"))
@@ -484,10 +484,10 @@ Row = Mapping[str, float]
 
 
 class Recaller:
-    """Reads single rows of one file; at most one request at a time, the newest wish wins.
+    """Reads single rows of one file; one request at a time, the newest replaces a pending one.
 
     Args:
-        on_done: called in the thread that reads, after every row that was looked for.
+        on_done: called in the reader thread after every request.
     """
 
     def __init__(self, path: str, options: DecoderOptions, on_done: Callable[[], None]) -> None:
@@ -501,10 +501,10 @@ class Recaller:
         self._lock = threading.Lock()
 
     def ask(self, step: int, position: FilePosition) -> None:
-        """Read the row of `step`, unless it is known to be gone.
+        """Request the row of `step`, unless it is known to be gone.
 
         Args:
-            position: of the row, or of one up to a few hundred rows before it.
+            position: of the row, or of one up to a few hundred rows earlier.
         """
         with self._lock:
             if step in self._missing:
@@ -539,15 +539,15 @@ class Recaller:
 
 
 def read_row(path: str, step: int, position: FilePosition, options: DecoderOptions) -> Row | None:
-    """All values of the rows of `step` that stand together at `position` or behind it; None if they do not.
+    """All values of the consecutive rows of `step` at `position` or after it; None if there are none.
 
     The index is sparse: `position` may be that of an earlier step, up to a few hundred rows before.
 
     Args:
-        position: where to read from; 32 MiB are read at most.
+        position: where to start; at most 32 MiB are read.
 
     Returns:
-        Key → value; None too where the file cannot be read.
+        Key → value; also None if the file cannot be read.
     """
     decoder = JsonlDecoder(DecoderOptions(options.step_key, may_count_rows=False))
     row: dict[str, float] = {}

@@ -1,8 +1,8 @@
-"""What is found of a run, and where its files lie, by the names that trainers and people give to them.
+"""The files of a run by location: logs, checkpoints, settings and dumps, under names used by trainers and people.
 
-Its own folder above those that a trainer makes in it; its logs, checkpoints, settings and dumped completions in these
-and in the folders beside. Everything is looked for in a bounded number of folders, and nothing but a note of the
-newest checkpoint is opened here.
+Determines a run's own folder, above those that a trainer creates in it, and searches it, these subfolders and
+neighbouring folders. Every search is limited to a number of folders, and opens only NeMo-RL's note on the newest
+checkpoint, and declared ranges.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 LOG_FOLDERS = frozenset({"log", "logs", "metrics", "tb", "tensorboard", "runs"})
-"""Folders that a run keeps its metrics in, with checkpoints and its console log one level up."""
+"""Folders for a run's metrics, with checkpoints and the console log one level up."""
 INNER_FOLDERS = frozenset(
     {"tb", "tensorboard", "runs", "logs", "log", "wandb", "files", "latest", "worker_logs", "monitor", "trace"}
 )
 _DATED = regex(r"[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
-"""What transformers calls the folder of an event file: date and machine, below `runs`."""
+"""Folder of an event file from transformers: date and machine, below `runs`."""
 _INNER_PATTERN = regex(
     rf"checkpoint-\d+$|(offline-)?run-\d{{8}}_\d{{6}}-.+$|{_DATED.pattern}|latest-run$|\d{{1,3}}(\.\d{{1,3}}){{3}}$"
 )
-"""Folders that trainers make inside a run's own: checkpoints, W&B runs, dated ones (transformers), nodes (Trinity)."""
+"""Folders that trainers create in a run's own: checkpoints, W&B runs, dated ones (transformers), nodes (Trinity)."""
 _CHECKPOINT_FOLDERS = ("checkpoints", "checkpoint", "ckpts", "ckpt", "weights")
 _SILENT_FOLDERS = LOG_FOLDERS | {"files"}
-"""Folders whose names say nothing of the run."""
+"""Folders with names that say nothing about the run."""
 
 
 def own_file(path: str) -> Path:
-    """The file or folder that a run is read from, without the name of the run in it."""
+    """The file or folder that a run is read from, without the member name."""
     member = split_member(path)
     return Path(path if member is None else member[0])
 
@@ -50,13 +50,13 @@ def is_folder(path: Path) -> bool:
 
 
 def folder_of(path: str | Path) -> Path:
-    """The folder in which a run's own file lies, or which it is itself."""
+    """The folder that contains a run's own file, or the run's own folder itself."""
     own = own_file(path) if isinstance(path, str) else path
     return own if is_folder(own) else own.absolute().parent
 
 
 def home_of(folder: Path) -> Path:
-    """The run's own folder, above those that a trainer makes in it."""
+    """The run's own folder, above those that a trainer creates in it."""
     while folder.name and (
         folder.name in INNER_FOLDERS
         or _INNER_PATTERN.match(folder.name)
@@ -77,11 +77,11 @@ _CHECKPOINT = regex(
     r"^(?:checkpoint|ckpt|global_?step|step|iter|iteration)[-_=]?0*(\d{1,12})(?:$|[-_.])", re.IGNORECASE
 )
 _NO_WEIGHTS = (".json", ".jsonl", ".csv", ".txt", ".log", ".md", ".yaml", ".parquet", ".png", ".html", ".gz", ".tmp")
-"""Ends of names of what is dumped by step and nobody can go back to."""
+"""Suffixes of files that are dumped by step but are no checkpoints."""
 
 
 def checkpointed_in(folder: Path) -> Path | None:
-    """The folder of the run of whose checkpoints `folder` is one by its name; None where it is none."""
+    """The run's folder if `folder` is named like one of its checkpoints; else None."""
     if not _CHECKPOINT.fullmatch(folder.name):
         return None
     above = folder.parent
@@ -89,14 +89,14 @@ def checkpointed_in(folder: Path) -> Path | None:
 
 
 _STATUS, _LARGEST_STATUS = "latest_checkpoint_status.json", 64 * 1024
-"""What NeMo-RL writes for a watchdog once a checkpoint is complete, wherever that lies."""
+"""Written by NeMo-RL for a watchdog once a checkpoint is complete, wherever that is."""
 
 
 def checkpoint_steps(path: str) -> tuple[int, ...]:
-    """Steps of the checkpoints that lie beside the metric file `path`, ascending.
+    """Steps of the checkpoints near the metric file `path`, ascending.
 
-    Looks in its folder, in the usual folders for checkpoints there, and one level
-    up where the folder is one for logs. What cannot be listed has none.
+    Searches its folder, the usual checkpoint folders in it, and one level up if it is a log folder. Folders that cannot
+    be listed are skipped.
     """
     folder = Path(path).absolute().parent
     roots = [folder, folder.parent] if folder.name.lower() in LOG_FOLDERS else [folder]
@@ -111,7 +111,7 @@ STATE = "trainer_state.json"
 
 
 def state_beside(path: str) -> Path | None:
-    """What transformers keeps with its newest checkpoint beside a metric file, found as `checkpoint_steps` are."""
+    """State file of the newest transformers checkpoint near a metric file; same search as `checkpoint_steps`."""
     folder = Path(path).absolute().parent
     for root in [folder, folder.parent] if folder.name.lower() in LOG_FOLDERS else [folder]:
         names = names_in(root)
@@ -135,20 +135,20 @@ def _steps_in(folder: Path) -> list[int]:
 
 MOST_LOGS = 8
 _NO_LOG = regex(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
-"""What W&B writes for itself, and event files of TensorBoard."""
+"""W&B's own logs, and TensorBoard event files."""
 _OF_OTHERS = regex(
     r"(?:pytest|tests?(?![-_.]?(?:run|train))|build|make|cmake|pip|conda|install|setup|download|convert|eval\w*"
     r"|tensorboard|jupyter)(?:[-_.\d].*)?\.(?:log|out|err|txt)",
     re.IGNORECASE,
 )
-"""What other programs print, by what it is called, unless it is called as the run is; `test_run.log` is of a run."""
+"""Logs of other programs by name, unless named like the run; `test_run.log` counts as a run's."""
 _INNER_LOGS = ("files", "logs", "log")
 
 
 def logs_beside(path: str) -> list[str]:
-    """Files beside a run that look like its console log, the likeliest first; only regular files.
+    """Regular files near a run that look like its console log, most likely first.
 
-    The run's own file, if it is one; then a file of its name; then the newest. At most `MOST_LOGS`.
+    The run's own file, if it is one; then one with the same stem; then the newest. At most `MOST_LOGS`.
     """
     own, home = own_file(path).absolute(), folder_of(path)
     folders = [home, *(home / name for name in _INNER_LOGS)]
@@ -182,17 +182,17 @@ _SETTINGS = (
     "training_args.json", "training_args.yaml", "args.json", "args.yaml", "args.yml", "params.json", "hparams.yaml",
     "torchtune_config.yaml", "trainer_state.json", "ranges.json", "files/config.yaml",
 )  # fmt: skip
-"""What is looked for in a folder; what comes first wins where two files set the same."""
+"""Settings files to look for in a folder; if two define the same setting, the first one is used."""
 NO_RUNS = frozenset(_SETTINGS) - {"trainer_state.json"}
-"""Names of settings alone: on one line they look like a row of metrics."""
+"""Files that are only settings: on a single line they look like a metric row."""
 CONSOLE_LOGS = (".log", ".out", ".err", ".txt")
-"""The run's own file, if it is one: veRL prints its settings there."""
+"""Suffixes of console logs; if the run's own file is one, veRL has printed its settings there."""
 _EVENT_FOLDERS = ("", "tb", "tensorboard", "runs", "logs")
 _MOST_UP = 4
 
 
 def settings_files(where: Path) -> Iterator[Path]:
-    """The files that may hold settings, the nearest first."""
+    """The files that may contain settings, nearest first."""
     if where.suffix == ".wandb":
         yield where
     folder = folder_of(where)
@@ -218,7 +218,7 @@ def _upward(folder: Path, home: Path) -> Iterator[Path]:
 
 
 def _of_wandb(folder: Path) -> Iterator[Path]:
-    """The only run that W&B keeps here; of several none can be said to be the one."""
+    """The settings of the only W&B run in this folder; with several, it is unclear which one it is."""
     runs = [name for name in names_in(folder) if name.startswith(("run-", "offline-run-"))]
     if len(runs) == 1:
         yield folder / runs[0] / "files" / "config.yaml"
@@ -230,18 +230,18 @@ _DUMP = regex(
     r"(?:[-_.].*)?\.(?:jsonl|ndjson|db|sqlite3?)$"
 )
 _STEP_DUMP = regex(r"train_data_step\d+\.jsonl$")
-"""NeMo-RL's, which lie beside the folder of the metrics."""
+"""NeMo-RL's dumps, next to the folder of the metrics."""
 _DUMP_FOLDERS = (
     "rollouts", "rollout", "rollout_data", "rollout_data_dir", "rollout_dump", "rollout_dumps", "completions",
     "generations", "buffer",
 )  # fmt: skip
 _DUMP_LOG_FOLDERS = _SILENT_FOLDERS | {"monitor", "explorer", "trainer", "wandb", "trackio"}
-"""Folders that a run keeps its logs in, with what else it writes one level up."""
+"""Folders for a run's logs, with its other output one level up."""
 _DUMP_INNER = regex(rf"checkpoint-|run-|{_INNER_PATTERN.pattern}")
 
 
 def homes_of(path: Path) -> Iterator[Path]:
-    """The folder of a run and those above it for as long as they are only there for logs."""
+    """The folder of a run, and its parents as long as the folder below is only for logs."""
     home = folder_of(path)
     for _ in range(_MOST_UP):
         yield home
@@ -251,7 +251,7 @@ def homes_of(path: Path) -> Iterator[Path]:
 
 
 def dump_places(path: Path) -> Iterator[Path]:
-    """Files and folders in which dumped completions of a run may lie, the likeliest first."""
+    """Files and folders that may contain dumped completions of a run, most likely first."""
     if path.name in _DUMP_FOLDERS and is_folder(path):
         yield path
     for home in homes_of(path):
@@ -262,7 +262,7 @@ def dump_places(path: Path) -> Iterator[Path]:
         if any(_STEP_DUMP.match(name) for name in names):
             yield home
         own = [name for name in names if _DUMP.match(name) and home / name != path]
-        # Of several runs in one folder each has a dump that begins with its name.
+        # If several runs share a folder, the names of their dumps begin with theirs.
         yield from (home / name for name in sorted(own, key=lambda name: not name.startswith(path.stem)))
         yield from (home / name for name in _DUMP_FOLDERS if name in names)
 
@@ -271,17 +271,17 @@ class Found(NamedTuple):
     """One metric stream.
 
     Attributes:
-        name: as shown: the file's name, with its folder where the name is a common one.
-        size: bytes when looked at, 0 if it did not exist.
+        name: display name: the file's name, or its folder's if the file name is a generic one.
+        size: bytes at the time of the scan, 0 if it did not exist.
         modified_s: when it was last written, or None.
-        kind: what its first bytes say it is; None if they were not looked at or do not tell.
-        earlier: files that hold what came before, oldest first.
-        role: which stream of its run it is (trainer, explorer, actor rank 3); empty where the run has only one.
-        is_rank: it is what one of many ranks wrote, to be compared with the others.
-        beside: the other streams of the same run, each with a step axis of its own.
-        awaits: there is no file yet: what is waited for, in words; `path` is where. Empty for what is there.
+        kind: from its first bytes; None if they were not examined or are inconclusive.
+        earlier: files with earlier data, oldest first.
+        role: which stream of its run it is (trainer, explorer, actor rank 3); empty for the only one.
+        is_rank: written by one of many ranks, to be compared with the others.
+        beside: the other streams of the same run, each with its own step axis.
+        awaits: there is no file yet: what is awaited, in words, with its place in `path`. Empty for existing files.
         copies: other records of the same run, which are not followed.
-        total_steps: how many steps the run is to make, where one of these says so.
+        total_steps: the planned number of steps, if any of these records has it.
     """
 
     path: str
@@ -311,7 +311,7 @@ _COMMON_NAMES = frozenset(
 
 
 def name_of(path: str) -> Label:
-    """What a run is called: its file, or its folder where every run's file has that name."""
+    """Name of a run: that of its file, or of its folder if the file name is generic."""
     where = whole_path(path)
     stem = Path(bare_name(where.name)).stem
     if stem.strip(".") and stem.lower() not in _COMMON_NAMES and "tfevents" not in where.name:
@@ -325,19 +325,19 @@ def name_of(path: str) -> Label:
 
 
 def titled(title: str, path: str) -> Label:
-    """What a run calls itself; what its path calls it where that is nothing, or only a place, such as `.`."""
+    """The run's own title, unless it is empty or only a path such as `.`; then the name from its path."""
     return Label.of(title) if title.strip("./ ") else name_of(path)
 
 
 def whole_path(path: str | Path) -> Path:
-    """An absolute path without `.` and `..`, in which every folder has its name; links stay as they are named."""
+    """Absolute path without `.` and `..`, so that every folder has its name; links are not resolved."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - `Path.absolute` keeps `..`
 
 
 def with_distinct_names(found: Sequence[Found]) -> list[Found]:
-    """The same runs; those of one name with the nearest part of their paths besides that no two of them share.
+    """Make names unique by adding the nearest path component that differs between all runs of the same name.
 
-    Where two share every single one, with as many of the nearest folders as it takes.
+    Without such a component, as many of the nearest folders as needed are added.
     """
     by_name: dict[str, list[Found]] = {}
     for each in found:
@@ -375,7 +375,7 @@ def _with(name: str, part: str, path: str) -> str:
 
 
 WANDB_PARTS = frozenset({"explorer", "trainer"})
-"""Parts whose steps stand under `<part>/step` where they share one W&B run (Trinity's `shared_run`)."""
+"""Parts with steps under `<part>/step` when they share one W&B run (Trinity's `shared_run`)."""
 
 
 _RANGES_FILE = "ranges.json"
@@ -385,10 +385,10 @@ _ENVIRONMENTS = regex(r"(\s*)environments\s*:\s*(?:#.*)?$")
 
 
 def read_ranges(path: str, note: Callable[[str, str], None]) -> Ranges:
-    """What is declared beside a run; nothing, where nothing is.
+    """The value ranges declared near a run; empty if there are none.
 
     Args:
-        note: told the path and the reason of a file that cannot be used.
+        note: called with path and reason for a file that cannot be used.
     """
     where = Path(path)
     home = where if where.is_dir() else where.parent
@@ -434,7 +434,7 @@ def _as_list(value: object) -> list[object]:
 
 
 def _settings(text: str) -> dict[str, Range]:
-    """The environments of a settings file, by its indentation: a list of names and numbers needs no more of YAML."""
+    """The environments of a settings file, parsed by indentation: names and numbers need no full YAML."""
     return of_environments(_environments(text.splitlines()))
 
 
@@ -475,4 +475,4 @@ _READERS: tuple[tuple[str, Callable[[str], dict[str, Range]]], ...] = (
     ("wandb-summary.json", _summary),
     (_RANGES_FILE, _sidecar),
 )
-"""By name; what comes later wins."""
+"""Parsers by file name; later ones take precedence."""

@@ -1,8 +1,7 @@
-"""What runs were started with: the files of settings in a run's own folder, read in a thread.
+"""Launch settings of runs, read in a thread from the settings files in the run's folder.
 
-A bounded look by the names that trainers give to such files, in the folder of the
-metric file and those above it that belong to the same run. Nothing is written or
-executed. A file is read again where it was written since, which is looked for now and then.
+Searches by the file names that trainers use, in the folder of the metric file and its parents that belong to the same
+run. Nothing is written or executed. Files are checked for changes from time to time, and read again.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 
 AGAIN_S = 10.0
-"""Between two looks at which files there are, at least."""
+"""Minimum interval between two searches for files."""
 _LONGEST_S = 300.0
 _SHARE = 0.004
-"""Part of the time that may be spent on looking."""
+"""Maximum fraction of the time spent on searching."""
 _HEAD_BYTES = 256 * 1024
-"""Settings stand at the beginning of a log: its growth is no reason to read it again."""
+"""Settings are at the beginning of a log, so its growth is no reason to read it again."""
 
 
 class SettingsFile(NamedTuple):
@@ -40,20 +39,20 @@ class SettingsFile(NamedTuple):
 
 
 class RunSettings(NamedTuple):
-    """What a run was started with.
+    """Launch settings of a run.
 
     Attributes:
-        files: those that were found, in the order in which they were read.
+        files: those found, in the order read.
     """
 
     values: Mapping[str, Value] = {}
     files: Sequence[SettingsFile] = ()
 
     def find(self, name: str) -> Sequence[str]:
-        """The names that a word means: itself, else those that end in it, the shortest first.
+        """The settings that match a name: an exact match or names that end in it, shortest first.
 
         Args:
-            name: as typed: `actor.optim.lr`, `optim.lr` or `lr`; a slash is as good as a dot.
+            name: as typed: `actor.optim.lr`, `optim.lr` or `lr`; slashes count as dots.
         """
         typed = "." + name.casefold().replace("/", ".")
         found = [one for one in self.values if f".{one.casefold()}".replace("/", ".").endswith(typed)]
@@ -61,7 +60,7 @@ class RunSettings(NamedTuple):
 
 
 def settings_beside(path: str) -> RunSettings:
-    """The settings of the run whose metrics are read from a path; none where none are kept there."""
+    """The settings near the run at `path`; empty if there are none."""
     from rltop.formats.settings import MAX_BYTES, MAX_SETTINGS, read_settings  # noqa: PLC0415 - not with every page
 
     values: dict[str, Value] = {}
@@ -95,7 +94,7 @@ def _is_log(file: Path) -> bool:
 
 
 def _written(path: str) -> Sequence[tuple[str, int, int]]:
-    """Which files may hold settings, and when they were written last; nothing is read."""
+    """The files that may contain settings, with modification time and size; nothing is read."""
     found = []
     for each in settings_files(own_file(path)):
         try:
@@ -109,7 +108,7 @@ def _written(path: str) -> Sequence[tuple[str, int, int]]:
 
 
 class SettingsReader:
-    """Reads the settings of runs one after another, in a thread that nobody waits for."""
+    """Reads the settings of runs one after another, in a background thread."""
 
     def __init__(self, notify: Callable[[], None], clock: Clock | None = None) -> None:
         self.count = 0
@@ -120,7 +119,7 @@ class SettingsReader:
         self._again_s = 0.0
 
     def ask(self, runs: Iterable[Run]) -> None:
-        """Have the settings read of all runs that they are not known of, or were written of since."""
+        """Read missing settings, or check all for changes when that is due."""
         if self._worker.is_busy:
             return
         there = [run for run in runs if not run.main.is_awaited]
@@ -141,7 +140,7 @@ class SettingsReader:
                 self._seen[path] = written
                 found = settings_beside(path)
             except Exception as error:
-                # A fault in a file that nobody named must not end the program.
+                # A fault in a file that the user did not name must not end the program.
                 found = RunSettings(files=(SettingsFile(path, trouble=repr(error)),))
             is_news = found != run.settings and bool(found.values or run.settings)
             if found != run.settings:

@@ -1,8 +1,8 @@
-"""One stream of a run: how it is read, how it is doing by the clock, what the rules say of it.
+"""One stream of a run: its reading, its state by the clock, and its verdicts.
 
-Owns which rows are shown (the last ones of a long file until its history has been read), what has been read, when rows
-were seen to arrive, and the words of `RunState`; what silence means for a stream of its pace is the rules' liveness.
-Reads no clock but the one that it is given, and imports no rule: the first frame needs it.
+Decides which rows are shown (the last ones of a long file until its history has been read), and tracks what has been
+read, when rows arrived, and the stream's `RunState`; how much silence is normal for its pace is decided by the rules'
+liveness. Uses only the clock passed in, and imports no rules, as the first frame needs this module.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from rltop.stats.ranks import RankHistory, SpanBook
 
 FIRST_ROWS = 32
-"""Rows at the end that are shown first of all: the steps of the timing strip, and about 10 ms."""
+"""Rows at the end that are shown first: enough for the timing strip, in about 10 ms."""
 LONG_S = 1.0
-"""What takes longer is worth a bar and the time left."""
+"""Anything longer gets a bar and the remaining time."""
 TELLING_S, _TELLING_SHARE = 0.4, 0.01
-"""Before that nobody can tell how fast a file is read."""
+"""Before this, the reading speed cannot be estimated."""
 
 
 def seconds_left(spent_s: float, share: float | None, from_share: float = 0.0) -> float | None:
-    """How long reading will still take, at the pace so far; None where that is not known, or not worth a word.
+    """Estimated remaining time at the average pace; None if unknown or too short to report.
 
     Args:
-        share: how much of the whole has been done; None when all has.
-        from_share: how much had been done at the beginning of that time.
+        share: fraction completed; None when everything is.
+        from_share: fraction completed at the start of that time.
     """
     if share is None or share - from_share < _TELLING_SHARE or spent_s < TELLING_S:
         return None
@@ -53,23 +53,23 @@ def seconds_left(spent_s: float, share: float | None, from_share: float = 0.0) -
 
 
 def last_rows(kind: Kind, rows: int) -> LastRows | None:
-    """The last rows of a file of this kind, to be shown before its history; None where they need all before them."""
+    """The last rows of a file of this kind, as a preview; None if they cannot be decoded without all earlier ones."""
     if not kind.is_line_based and kind.row_starts is None:
         return None
     return LastRows(rows, kind.row_starts, kind.head_bytes)
 
 
 def _is_of_other_clock(late_s: float) -> bool:
-    """Is a row so much older than its file by a clock that runs ahead, or of another time zone?"""
+    """Whether the difference to the file's time suggests a clock that is ahead, or another time zone."""
     zone_s = round(late_s / _ZONE_S) * _ZONE_S
     return late_s < -_NEAR_ZONE_S or (0.0 < zone_s <= _ZONES_S and abs(late_s - zone_s) <= _NEAR_ZONE_S)
 
 
 class ReadPath(NamedTuple):
-    """One way of reading a file: the whole of it, or its last rows first.
+    """One way of reading a file: completely, or its last rows first.
 
     Attributes:
-        rules: judge the rows; None where they are only to be shown.
+        rules: judge the rows; None if they are only displayed.
     """
 
     feed: Feed
@@ -81,7 +81,7 @@ class ReadPath(NamedTuple):
         return self.pipeline.has_read_all_of(self.feed)
 
     def at_end(self) -> ReadPath | None:
-        """As if nothing more came; None where that would only close the open row."""
+        """A copy as if the input had ended; None if that would only close the open row."""
         ended = self.pipeline.at_end()
         if ended is None:
             return None
@@ -89,34 +89,34 @@ class ReadPath(NamedTuple):
 
 
 SETTLE_S = 0.2
-"""How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""
+"""How long to wait for the rest of a row that arrives value by value (TensorBoard) before showing it as it is."""
 REST_S = 5.0
-"""How long a file must have been still, where its pace is not known, until it is shown as if nothing more came."""
+"""Without a known pace, a file unchanged for this long is shown as if the input had ended."""
 NETWORK_LAG_S = 60.0
-"""How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
+"""Maximum delay until a row is visible on a network file system: NFS's attribute cache (acregmax)."""
 UNJUDGED_LIVE_S = 60.0
-"""A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
+"""How long a run without a known usual gap counts as live: the lower limit of rule L4."""
 _ZONE_S, _ZONES_S, _NEAR_ZONE_S = 1800.0, 14 * 3600.0, 60.0
-"""Time zones differ by half hours, from UTC by 14 h at most; a row is written within a minute of its time."""
+"""Time zones differ by half hours, at most 14 h from UTC; a row is written within a minute of its time."""
 BEHIND_FROM_BYTES = 512 * 1024
-"""Less that has been written and not read yet is a moment's work, and is not spoken of."""
+"""Fewer unread bytes are read in a moment and not reported."""
 _OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
 
 
 class RunStream:
-    """A stream that is being followed, or one that was read to its end, a slice at a time.
+    """A stream that is being followed, or that was read to its end, one slice at a time.
 
     Args:
-        previews: of the last rows of a large file, the fewest rows first.
-        role: which stream of a run of several it is; empty for the only or the main one.
-        is_rank: it is one of many ranks, which are compared with each other only.
-        modified_s: when the file was last written to as it was opened, seconds since the epoch, or None.
+        previews: of the last rows of a large file, shortest first.
+        role: which stream of a run it is; empty for the only or the main one.
+        is_rank: one of many ranks, which are only compared with each other.
+        modified_s: modification time of the file when it was opened, in seconds since the epoch, or None.
 
     Attributes:
-        whole, previews: as given; previews go when history shows all that they do.
-        known: the whole file as far as it is known: while it rests, as if nothing more came.
-        has_caught_up: all has been read that was there when the file was opened.
-        failure_log: empty: a stream speaks for itself, the log beside it is the run's.
+        whole, previews: as given; previews are dropped when the history covers them.
+        known: the complete reader or, while the file rests, a copy as if the input had ended.
+        has_caught_up: everything that existed when the file was opened has been read.
+        failure_log: always empty: only the run has an adjacent log.
     """
 
     failure_log = ""
@@ -157,11 +157,11 @@ class RunStream:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def advance(self, is_spent: Budget) -> bool:
-        """Take in what has come; True if there was anything."""
+        """Process new data; returns whether there was any."""
         has_moved = self._take_recalled()
         for preview in self.previews:
             has_moved = self._take_newest(preview, is_spent) or has_moved
-        # Where the previews have used up the time, nobody has asked yet whether there is more.
+        # If the previews have used up the budget, assume that there is more.
         has_moved = is_spent() or self._take_in(is_spent) or has_moved
         self._note_progress()
         has_moved = self._come_to_rest() or has_moved
@@ -171,7 +171,7 @@ class RunStream:
         return has_moved
 
     def finish(self) -> None:
-        """The source is at its end for good: judge the last step too."""
+        """The source has ended for good: judge the last step too."""
         if not self.is_finished:
             self.is_finished, self.known = True, self.whole
             self._pipeline.finish()
@@ -187,7 +187,7 @@ class RunStream:
 
     @property
     def is_resting(self) -> bool:
-        """Would `advance` find nothing to do until there is news?"""
+        """Whether `advance` has nothing to do until there is news."""
         return (
             self.has_caught_up
             and self._settles_at is None
@@ -200,7 +200,7 @@ class RunStream:
         )
 
     def read_newest(self, is_spent: Budget) -> None:
-        """Take in the newest rows of a long file, as far as they are there at once."""
+        """Read the newest rows of a long file, as far as available at once."""
         while self.previews and not is_spent():
             preview = self.previews[0]
             if not self._take_newest(preview, is_spent) or preview.is_read:
@@ -214,9 +214,9 @@ class RunStream:
         return has_moved
 
     def _take_in(self, is_spent: Budget) -> bool:
-        """Decode what has come; after a moment without anything, show the newest row as far as it goes.
+        """Decode new data; after a short pause, show the newest row as far as it goes.
 
-        What comes once history has been read is new; the rest of a row that was there before is not.
+        Data that arrive after the history has been read are new; the rest of an earlier row is not.
         """
         pipeline = self._pipeline
         now = self._clock.monotonic()
@@ -242,15 +242,15 @@ class RunStream:
 
     @property
     def still_s(self) -> float:
-        """Seconds since something was read, else since the file was last written to; 0.0 where neither is known."""
+        """Seconds since something was read, else since the file was last modified; 0.0 if neither is known."""
         moved_s = self._modified_s if self.moved_s is None else self.moved_s
         return 0.0 if moved_s is None else max(0.0, self._clock.now() - moved_s)
 
     @property
     def _rest_s(self) -> float:
-        """How long nothing must be written until nothing more is expected: when the run is called quiet.
+        """How long a file must be unchanged until no more is expected: when the run counts as quiet.
 
-        Until then a torn line is one that is being written, and a row without a step waits for what tells it.
+        Until then a partial line may still be in progress, and a row without a step may wait for it.
         """
         rules = self.whole.rules
         if rules is None or not rules.liveness.knows_pace:
@@ -259,11 +259,11 @@ class RunStream:
 
     @property
     def lag_s(self) -> float:
-        """How late a row may be seen: the file lies on a network file system, or 0."""
+        """Maximum delay until a row is visible, on a network file system; otherwise 0."""
         return NETWORK_LAG_S if self.whole.feed.is_network else 0.0
 
     def _come_to_rest(self) -> bool:
-        """Show the whole file as if nothing more came, once nothing has for a while; what then comes takes it back."""
+        """After a pause, show the whole file as if the input had ended; new data revert this."""
         if self._rests_at is None or self._clock.monotonic() < self._rests_at or not self.has_caught_up:
             return False
         self._rests_at = None
@@ -276,7 +276,7 @@ class RunStream:
         return True
 
     def extend(self, paths: Sequence[str]) -> bool:
-        """Go on with further files of the same stream; False where its feed cannot."""
+        """Continue with further files of the same stream; returns False if its feed cannot."""
         feed = self.whole.feed
         if not isinstance(feed, SequenceFeed):
             return False
@@ -297,15 +297,15 @@ class RunStream:
 
     def _note_progress(self) -> None:
         if self._began is None and self._pipeline.offset and (share := self.loading) is not None:
-            # The last rows come first: the pace of the history is told from its own beginning.
+            # Previews come first: the pace of the history is measured from its own start.
             self._began = self._clock.monotonic(), share
         if not self.has_caught_up:
-            # A feed without an answer has nothing to give now, and yet owes the rest of the history.
+            # A feed that does not respond is exhausted for now, but has not delivered all of the history.
             feed = self.whole.feed
             is_exhausted = feed.is_exhausted and feed.status.state is not TailState.STUCK
             self.has_caught_up = self.whole.is_read or (is_exhausted and not self._pipeline.has_waiting)
         while self.previews and self._is_superseded(self.previews[0].pipeline):
-            # Without it the step on the screen would go back, where the newest row is not known to be whole.
+            # Otherwise the displayed step could go back, if the newest row may be incomplete.
             self._pipeline.flush()
             self.previews.pop(0).feed.close()
         while (
@@ -314,13 +314,13 @@ class RunStream:
             self.previews.pop(0).feed.close()
 
     def _is_superseded(self, preview: Pipeline) -> bool:
-        """Does history show all that the preview does? The two read on their own and see a new row in either order."""
+        """Whether the history covers the preview. The two read independently and may see a new row in either order."""
         if self._pipeline.generation != preview.generation or not preview.offset:
             return self.has_caught_up
         return self._pipeline.offset >= preview.offset
 
     def recall(self, step: int) -> None:
-        """Ask for the row of a step that memory has downsampled; it comes when the file answers."""
+        """Request a downsampled row from the file; it appears when it has been read."""
         stream = self.shown.pipeline.stream
         if self._recaller is None or stream.downsampled_range(step) is None:
             return
@@ -338,7 +338,7 @@ class RunStream:
 
     @property
     def shown(self) -> ReadPath:
-        """What is on the screen: the preview until history has caught up."""
+        """The reader that is displayed: the preview until the history has caught up."""
         for preview in self.previews:
             if preview.pipeline.stream.rows:
                 return preview
@@ -352,7 +352,7 @@ class RunStream:
 
     @property
     def is_preview(self) -> bool:
-        """Are only the last rows shown, while history is being read?"""
+        """Whether only the last rows are displayed while history is read."""
         return self.shown is not self.known
 
     @property
@@ -393,7 +393,7 @@ class RunStream:
 
     @property
     def ranks(self) -> RankHistory | None:
-        """What each rank did in the newest steps, by the spans; None where there are none."""
+        """Times of each rank in the newest steps, from spans; None without any."""
         book = self.spans
         if book is None:
             return None
@@ -441,11 +441,11 @@ class RunStream:
 
     @property
     def newest_s(self) -> float | None:
-        """When the newest row came: its arrival, else the time in it, else the file's time when it was opened.
+        """When the newest row arrived, else the time in it, else the file's modification time on opening.
 
-        What was seen to arrive is timed by the clock that asks. The trainer's may run ahead of it, and would hide a
-        silence for as long: a time that has not been yet, or had not when the file was written, is not believed. Nor is
-        one before that of the file by the difference of two time zones: a run that is being written would have ended.
+        Arrivals are timed by the local clock. The trainer's clock may be ahead, which would hide silence for that long:
+        a time in the future, or after the file's modification, is ignored. So is one that precedes it by the difference
+        of two time zones, as a live run would appear to have ended.
         """
         if self.arrived_s is not None:
             return self.arrived_s
@@ -456,7 +456,7 @@ class RunStream:
 
     @property
     def age_s(self) -> float | None:
-        """Seconds since the newest row; None if there is none, no way to tell, or nothing more to come."""
+        """Seconds since the newest row; None if there is none, it is unknown, or no more rows are expected."""
         newest = self.newest_s
         if newest is None or self.is_finished or not self.stream.rows:
             return None
@@ -468,7 +468,7 @@ class RunStream:
 
     @property
     def timed_verdicts(self) -> list[Verdict]:
-        """What can be said of a stream by the clock and by its counts: silence, unreadable lines, no record yet."""
+        """Verdicts based on the clock and on counts: silence, unreadable lines, no record yet."""
         return [one for one in (self._silence(), self._input_verdict()) if one is not None]
 
     def _silence(self) -> Verdict | None:
@@ -478,7 +478,7 @@ class RunStream:
         return shown.rules.silence_verdict(age_s, self.lag_s, shown.pipeline.current_identity())
 
     def _input_verdict(self) -> Verdict | None:
-        """The verdict on lines that cannot be read, or on a file that has no record yet."""
+        """The verdict on unreadable lines, or on a file without a record so far."""
         stream, rules, counts = self.stream, self.known.rules, self.known.pipeline.decoder.counts
         if rules is None:
             return None
@@ -492,7 +492,7 @@ class RunStream:
 
     @property
     def behind_bytes(self) -> int:
-        """How much is there that was written since and has not been read; 0 while it is little, or history is read."""
+        """Unread bytes; 0 if they are few, or while history is being read."""
         if not self.has_caught_up:
             return 0
         status = self.known.feed.status
@@ -501,7 +501,7 @@ class RunStream:
 
     @property
     def failure(self) -> Label:
-        """What the writer says that it died of, as the newest thing it said; empty where it says nothing."""
+        """Cause of death from the writer, if it is the latest output; empty otherwise."""
         return Label.of(self.known.pipeline.decoder.failure)
 
     @property
@@ -510,17 +510,17 @@ class RunStream:
 
     @property
     def sight(self) -> Hashable:
-        """What the state follows from beside `version`: how the file was seen last, and the second that it is."""
+        """What the state depends on besides `version`: the latest status of the file, and the current second."""
         status, known = self.known.feed.status, self.known.pipeline
         ended = known.decoder.is_finished, self.shown.pipeline.is_finished, self.moved_s
         return status.state, status.is_emptied, ended, int(self._clock.now())
 
     def state_knowing(self, failure: Label, *, is_dead: bool) -> RunState:
-        """The state word of a run that died of something, if it did.
+        """The state of a run, given a possible failure.
 
         Args:
-            failure: what the writer, or that of another stream of the run, says that it died of.
-            is_dead: nothing has come behind it for long enough.
+            failure: cause of death from the writer, or that of another stream of the run.
+            is_dead: the silence after it has lasted long enough.
         """
         status, shown = self.known.feed.status, self.shown
         if not shown.pipeline.stream.rows:
@@ -538,21 +538,21 @@ class RunStream:
 
     @property
     def is_emptied(self) -> bool:
-        """Does the file hold nothing any more, of which rows are shown?"""
+        """Whether the file is empty now although its rows are displayed."""
         return self.known.feed.status.is_emptied and self.stream.rows > 0
 
     @property
     def is_dead(self) -> bool:
-        """Has nothing come behind the failure that its own file ends with for long enough? What comes takes it back."""
+        """Whether the silence after a failure at the end of its file has lasted long enough; new data revert this."""
         return bool(self.failure.raw) and self.still_s >= self.dead_after_s(self.known.pipeline.decoder.dies_after_s)
 
     def dead_after_s(self, dies_after_s: float) -> float:
-        """How long nothing must come behind a failure: an exception may be caught in a gap as long as any before."""
+        """Required silence after a failure: an exception may be caught after a gap as long as any before."""
         rules = self.shown.rules
         return dies_after_s if dies_after_s <= FATAL_S or rules is None else max(dies_after_s, rules.liveness.longest_s)
 
     def _state_by_age(self) -> RunState:
-        """The state by how long nothing has come, whether the file is being followed or has been read once."""
+        """The state by the length of the silence, for a followed file as well as one that was read once."""
         shown, age_s = self.shown, self._age_when_read() if self.is_finished else self.age_s
         if age_s is None:
             return RunState.ENDED if self.is_finished else RunState.LIVE
@@ -575,11 +575,11 @@ class RunStream:
 
     @property
     def state_note(self) -> str:
-        """What is being waited for, or what is wrong with the file; empty when all is well."""
+        """What is awaited, or what is wrong with the file; empty if all is well."""
         return self.known.feed.status.message or self.known.pipeline.decoder.stopped
 
     def trouble(self, path: str) -> SourceError | None:
-        """Why nothing, or nothing more, of the file at `path` can be read, to be raised; None where all is well."""
+        """Why nothing, or nothing more, of the file can be read, as an exception to raise; None if all is well."""
         error, stopped = self.known.feed.status.error, self.known.pipeline.decoder.stopped
         if error is None and stopped and not self.stream.rows:
             return cannot_read(path, DecodeError(stopped))
@@ -589,7 +589,7 @@ class RunStream:
 
     @property
     def events(self) -> Sequence[Event]:
-        """Every transition so far, in the order of the file; of the newest row, which may change, as provisional."""
+        """Every transition so far, in the order of the file; those of the newest row may change and are provisional."""
         return self.judging.judged(is_loading=self.loading is not None).events
 
     @property
@@ -597,13 +597,13 @@ class RunStream:
         return self.judging.standing(is_loading=self.loading is not None)
 
     def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
-        """The verdicts that stood at a step of this stream, worst first; None: those of now."""
+        """The verdicts at a step of this stream, worst first; None: the current ones."""
         if step is None:
             return tuple(self.verdicts)
         return worst_first(standing_at(self.events, step, self.judging.muted, self.identity))
 
     def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
-        """What `verdicts_at` leaves out because its rule is muted."""
+        """The verdicts that `verdicts_at` excludes as muted."""
         if step is None:
             return tuple(self.judging.now.muted)
         if not self.judging.muted:
@@ -614,30 +614,30 @@ class RunStream:
 
 
 def _reach(path: ReadPath) -> tuple[int, int]:
-    """How far it has been read: of two readers of a growing file, either may see a new row first."""
+    """Position reached: of two readers of a growing file, either may see a new row first."""
     return path.pipeline.generation, path.pipeline.offset
 
 
 def broken_off(failure: Label) -> RunState:
-    """How a run ended that says of what: by itself, or by the hand of whoever started it."""
+    """The final state for a failure: died, or interrupted by the user."""
     from rltop.formats.console.failures import is_interruption  # noqa: PLC0415 - only for a run that failed
 
     return RunState.INTERRUPTED if is_interruption(failure.raw) else RunState.DIED
 
 
 BEFORE_HISTORY = frozenset({"nonfinite"})
-"""Families that may speak before the whole history has been judged."""
+"""Families of rules that are reported before the whole history has been judged."""
 
 
 class Judgement(NamedTuple):
-    """What the rules say, the open row included.
+    """Results of the rules, including the open row.
 
     Attributes:
-        events: every transition, those of the open row as provisional.
-        event_times: when the row behind each event was written, as far as it says.
-        muted: verdicts that are left out because their rule is muted.
-        profiles: names of the profiles whose thresholds hold; the event log says why.
-        warm_up: (records seen, records wanted) while rules warm up; None when they have.
+        events: every transition; those of the open row are provisional.
+        event_times: when each event's row was written, if logged.
+        muted: verdicts excluded because their rule is muted.
+        profiles: names of the profiles with active thresholds; the event log has the reasons.
+        warm_up: (records seen, records needed) while rules warm up; None afterwards.
     """
 
     verdicts: Sequence[Verdict]
@@ -649,10 +649,10 @@ class Judgement(NamedTuple):
 
 
 class Judging:
-    """What the rules say of one stream.
+    """The rules of one stream and their results.
 
     Attributes:
-        changes: moves when a rule is muted or told something that is in no row.
+        changes: incremented when a rule is muted or receives information that is in no row.
     """
 
     def __init__(self, stream: RunStream) -> None:
@@ -664,7 +664,7 @@ class Judging:
 
     @property
     def rules(self) -> RuleRunner | None:
-        """The rules that judge the whole file; None where nothing is judged."""
+        """The rules that judge the whole file; None if nothing is judged."""
         return self._stream.known.rules
 
     @property
@@ -672,11 +672,11 @@ class Judging:
         return self.judged(is_loading=self._stream.loading is not None)
 
     def judged(self, *, is_loading: bool) -> Judgement:
-        """What the rules say; looks at the open row when something has moved.
+        """Results of the rules; evaluates the open row if anything has changed.
 
         Args:
-            is_loading: history, of this or of another stream of the run, is still being read: only values that
-                are no numbers may be spoken of, and only provisionally.
+            is_loading: the history of this or another stream of the run is still being read: only rules on NaN and Inf
+                may report, and only provisionally.
         """
         known = self._known(is_loading)
         if self._judged[0] != known:
@@ -684,7 +684,7 @@ class Judging:
         return self._judged[1]
 
     def is_judged(self, *, is_loading: bool) -> bool:
-        """Does `judged` know its answer already? To work it out takes milliseconds."""
+        """Whether `judged` has a cached result; computing one takes milliseconds."""
         return self._judged[0] == self._known(is_loading)
 
     def _known(self, is_loading: bool) -> Hashable:
@@ -692,7 +692,7 @@ class Judging:
 
     @property
     def count(self) -> int:
-        """How many transitions are settled."""
+        """Number of final transitions."""
         return 0 if self.rules is None else len(self.rules.events)
 
     def _judge(self, is_loading: bool) -> Judgement:
@@ -712,7 +712,7 @@ class Judging:
         return seen._replace(events=[*settled, *seen.events], event_times=[*times, *seen.event_times])
 
     def _seen(self, shown: ReadPath) -> Judgement | None:
-        """What its rules say with the open row; not asked again of the last rows, while history goes on."""
+        """Results including the open row; cached for a preview while history is read."""
         stream, identity = shown.pipeline.stream, shown.pipeline.current_identity()
         if shown.rules is None or identity is None:
             return None
@@ -722,12 +722,12 @@ class Judging:
         return self._peeked[1]
 
     def standing(self, *, is_loading: bool) -> Sequence[Verdict]:
-        """The alerts that are active or have just recovered, worst first, silence included."""
+        """Active or just recovered alerts, worst first, including silence."""
         found, timed = self.judged(is_loading=is_loading).verdicts, self._stream.timed_verdicts
         return sorted([*found, *timed], key=lambda v: (*v.urgency, v.since_record)) if timed else found
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
-        """Leave a rule's verdicts out, or put them back; its events go on being logged.
+        """Exclude a rule's verdicts, or include them again; its events are still logged.
 
         Raises:
             KeyError: there is no such rule.
@@ -751,13 +751,13 @@ class Judging:
         return 0 if self.rules is None else self.rules.records
 
     def look_for_checkpoints(self) -> None:
-        """A collapse names the last checkpoint before it: see which there are."""
+        """Search for checkpoints if needed: a collapse names the last one before it."""
         if self.rules is not None and self.checkpoints.look_for(self.rules):
             self.changes += 1
 
 
 class CheckpointFinder:
-    """Looks for checkpoints when a collapse begins; in a thread where the file server may not answer."""
+    """Searches for checkpoints when a collapse begins; in a thread if the file server may not respond."""
 
     def __init__(self, path: str, *, is_network: bool) -> None:
         self._path = path
@@ -767,11 +767,11 @@ class CheckpointFinder:
 
     @property
     def has_found(self) -> bool:
-        """Is there an answer that the rules have not been told yet?"""
+        """Whether there is a result that the rules have not received yet."""
         return self._found is not None
 
     def look_for(self, rules: RuleRunner) -> bool:
-        """Look if a collapse has begun, and tell the rules what was found; True if they were told."""
+        """Search if a collapse has begun, and pass results to the rules; returns whether any were passed."""
         has_told = self._tell(rules)
         if rules.collapses == self._collapses or self._path == "-":
             return has_told

@@ -1,8 +1,7 @@
-"""Everything but the screen: runs being followed, moved on a slice at a time, and put together from what was found.
+"""Everything except the screen: followed runs, advanced in slices and updated from rescans.
 
-The screen, `--once`, `check`, replay and every test drive this same object. It
-reads no clock of its own and starts no thread: feeds bring the bytes. What a run's settings say of its pipeline (how
-stale a sample may be, how many GPUs there are) is told here too.
+The screen, `--once`, `check`, replay and tests all drive this object. It reads no clock of its own and starts no
+threads: feeds deliver the bytes. Also reads the pipeline settings of a run (staleness bound, number of GPUs).
 """
 
 from __future__ import annotations
@@ -40,20 +39,20 @@ if TYPE_CHECKING:
 
 
 _PATIENCE_S = 0.2
-"""A file server that takes longer is not waited for: what it would have said stays unknown."""
+"""Timeout for a file server, after which the settings stay unknown."""
 
 
 def told_beside(identity: Identity, *, path: str, gpus: int | None) -> Identity:
-    """The identity with what the settings beside a run say, as far as its trainer is known to write it.
+    """Add values from the settings of a run to its identity, for trainers with known setting names.
 
     Args:
-        gpus: as the user says; None: look.
+        gpus: as given by the user; None: from the settings.
     """
     dialect = identity.dialect
     if path == "-" or not (dialect.staleness_bounds or dialect.gpus):
         return identity._replace(gpus=gpus)
     settings = _read(path)
-    # A fraction of a version (ROLL's ratio) lets samples of the version before in.
+    # A fractional bound (ROLL's ratio) admits samples of the previous version.
     bounds = [math.ceil(found) for name in dialect.staleness_bounds if (found := _number(settings, name)) is not None]
     products = [[_number(settings, name) for name in names] for names in dialect.gpus]
     known = [math.prod(one for one in product if one is not None) for product in products if None not in product]
@@ -73,7 +72,7 @@ def _number(settings: RunSettings, name: str) -> float | None:
 
 
 def _read(path: str) -> RunSettings:
-    """The settings; in a thread of its own where the file server may not answer."""
+    """Read the settings, in a separate thread if the file server may not respond."""
     from rltop.run.run_settings import RunSettings, settings_beside  # noqa: PLC0415 - of asynchronous runs alone
     from rltop.sources.file import mount_of  # noqa: PLC0415
 
@@ -87,21 +86,21 @@ def _read(path: str) -> RunSettings:
 
 
 PREVIEW_ROWS = 256
-"""Rows at the end that are shown while history is being read: as many as rules look back and sparklines show."""
+"""Rows at the end that are shown while history is read: enough for the look-back of rules and for sparklines."""
 CROWD_PREVIEW_FROM_BYTES = 64 * 1024
-"""With many runs, a smaller file is read whole before a preview of its last rows would pay off."""
+"""With many runs, a smaller file is read completely before a preview of its last rows would pay off."""
 _PREVIEW_PART = 8
 PREVIEW_FROM_BYTES = 2 * 1024 * 1024
-"""A smaller file is read whole before so many rows would pay."""
+"""A smaller file is read completely before that many rows would pay off."""
 
 
 class RunBuilder:
-    """Makes the runs of one invocation.
+    """Creates the runs of one invocation.
 
     Attributes:
-        options: the same; runs that are built later follow what they are then.
-        share: of the memory for raw rows, what one stream may use.
-        preview_from: bytes from which on the last rows of a file are shown while its history is read.
+        options: current options, also for runs built later.
+        share: store options of one stream, with its share of the memory for raw rows.
+        preview_from: file size in bytes from which a preview is shown while history is read.
     """
 
     def __init__(self, open_feed: OpenFeed, clock: Clock, options: IngestOptions, notifier: Notifier) -> None:
@@ -114,7 +113,7 @@ class RunBuilder:
         self._notifier = notifier
 
     def build(self, found: Found) -> Run:
-        """The run that was found, with every stream of it, and the rows that a person wants of it."""
+        """Build a run with all of its streams and the user's arrangement of rows."""
         run = self._build(found)
         run.copies = found.copies
         self.tell(run)
@@ -131,7 +130,7 @@ class RunBuilder:
             run.mute(rule, rule in muted)
 
     def read_by(self, path: str) -> Hashable:
-        """What the run at `path` is read and judged by; if it differs, the run has to be read again."""
+        """The options that the run at `path` is read and judged with; if they change, it must be read again."""
         options = self.options
         rules = self.rules_of(path)
         meant = preferences.meanings_of(path, options.meanings)
@@ -181,7 +180,7 @@ class RunBuilder:
         previews, store = [], self.share._replace(memory_bytes=self.share.memory_bytes // _PREVIEW_PART)
         shown_kind = found.kind or JSONL
         may_show = self.options.has_preview and is_file and not found.earlier and found.size >= self.preview_from
-        # The fewest first: they are there at once, and stand until more of them are.
+        # The shorter preview is ready at once, and is shown until the longer one is.
         for rows in (FIRST_ROWS, PREVIEW_ROWS) if found.size >= PREVIEW_FROM_BYTES else (FIRST_ROWS,):
             last = last_rows(shown_kind, rows)
             if last is not None and may_show:
@@ -207,7 +206,7 @@ class RunBuilder:
     def _judged(
         self, found: Found, decoder: Decoder, stream: Stream, options: EngineOptions | None = None
     ) -> Callable[[Feed], ReadPath]:
-        """Pipeline and rules of a file, by other options than its own if need be, but for the feed of its bytes."""
+        """Pipeline and rules of a file, with other rule options if given; the result takes the feed."""
         stream.total_steps = self.options.total_steps or found.total_steps
         rules = RuleRunner(options or self._rules)
         meant = preferences.meanings_of(found.path, self.options.meanings)
@@ -222,15 +221,15 @@ class RunBuilder:
 
 
 CROWD = 64
-"""With more runs than that, they are not asked one by one whether they have changed."""
+"""With more runs than this, changes are not checked run by run."""
 CROWD_ASK_S = 0.05
-"""So long those of a crowd that were found to have something to do are all that is worked on."""
+"""How long, in a crowd, only the runs found to be active are processed."""
 ASK_S, CROWD_REST_S = 1.0, 5.0
-"""Runs that all rest are asked so often whether they still do, whether or not there was news."""
+"""Intervals for checking whether resting runs have become active, even without a notification."""
 ENDINGS_S = 2.0
-"""How long whoever prints and leaves waits for the ends of console logs."""
+"""How long commands that print and exit wait for the ends of console logs."""
 WATCHED_MS = 100.0
-"""What is read in between where somebody wants to know how far it has come."""
+"""Length of a read slice between progress reports."""
 
 
 def _is_same(known: Found, now: Found) -> bool:
@@ -247,7 +246,7 @@ class Session:
     """All runs of one invocation.
 
     Args:
-        notifier: told when feeds have something; feeds of one-shot use never tell it.
+        notifier: notified when feeds have data; one-shot feeds never do.
     """
 
     def __init__(
@@ -288,12 +287,12 @@ class Session:
         return any(_is_same(known, found) for known in self._found)
 
     def update(self, found: Sequence[Found]) -> None:
-        """Take in what another look has found: new runs, new streams of a run, new files of a stream.
+        """Update from a rescan: new runs, new streams of a run, new files of a stream.
 
-        Runs keep their places. A run that has got further streams is read anew; the one that was followed before names
-        it (`Run.replaced_by`), so that whoever shows a run goes on showing it. What is no longer found is kept: its
-        rows have been read. Where the only run there is has made way for another, as when `latest-run` is pointed
-        elsewhere, and where one was awaited, the new one takes its place; but a record that was passed over takes none.
+        Runs keep their places. A run with additional streams is read again, and the old object refers to its successor
+        (`Run.replaced_by`), so that views can follow. A run that is no longer found is kept, as its rows have been
+        read. If the only run has been replaced by another, for instance because `latest-run` points elsewhere, or was
+        only awaited, the new one takes its place; but a copy never does.
         """
         for each in found:
             same = [i for i, known in enumerate(self._found) if _is_same(known, each)]
@@ -305,7 +304,7 @@ class Session:
                 self._share_memory()
                 self.runs.append(self.builder.build(each))
             elif each.path in self._found[at].copies:
-                continue  # the run's own file has gone, and may come back; what is left is another record of it
+                continue  # the run's own file is missing, and may reappear; the remaining file is another record of it
             elif not _extend(self._found[at], each, self.runs[at]):
                 before = self.runs[at]
                 before.close()
@@ -320,17 +319,17 @@ class Session:
                 self._drop_parts(at)
 
     def may_mean(self, run: Run) -> bool:
-        """Whether what a key means can still be said: the run must be one that can be read again."""
+        """Whether meanings of its keys can be set: the run must be one that can be read again."""
         return any(known is run for known in self.runs) and run.path.raw != "-" and not run.main.is_awaited
 
     def mean(self, run: Run, key: str, metric: str | None) -> None:
-        """Keep what a person says that a key means, and read the runs of its project anew.
+        """Save the user's meaning of a key, and read the runs of its project again.
 
         Args:
-            metric: canonical name; "" is no metric, None forgets what was said.
+            metric: canonical name; "" for no metric, None to remove the entry.
 
         Raises:
-            OSError: it cannot be kept; nothing has changed then.
+            OSError: it cannot be saved; then nothing has changed.
         """
         project = preferences.project_of(run.path.raw)
         preferences.save_meanings(preferences.with_meaning(preferences.load_meanings({}), project, key, metric))
@@ -343,25 +342,25 @@ class Session:
     def set_rule(
         self, run: Run, scope: preferences.RuleScope, rule: str, name: str, value: preferences.Said | None
     ) -> None:
-        """Keep a threshold or a mute of one's own, and judge the runs for which it holds by it.
+        """Save a custom threshold or a mute, and judge the affected runs again.
 
         Args:
-            run: on the screen.
-            scope: for which runs.
+            run: the displayed one.
+            scope: the runs it applies to.
             rule: its id, or that of a part.
-            name: of the threshold, or `preferences.MUTE`; empty for all that was set there of the rule.
-            value: None takes back what was set.
+            name: of the threshold, or `preferences.MUTE`; empty for all settings of the rule in this scope.
+            value: None removes the setting.
 
         Raises:
-            OSError: it cannot be kept; nothing has changed then.
+            OSError: it cannot be saved; then nothing has changed.
         """
-        # Another session may have set some as well since this one was begun.
+        # Another session may have changed the file meanwhile.
         told = preferences.with_rule(preferences.load_rules(), scope.place(run.path.raw), rule, name, value)
         preferences.save_rules(told)
         self.use(self.builder.options._replace(own_rules=told))
 
     def use(self, options: IngestOptions) -> None:
-        """Follow the runs with other options; those that would be read or judged otherwise are read anew."""
+        """Switch to other options; runs that they affect are read again."""
         told = [self.builder.read_by(run.path.raw) for run in self.runs]
         self.builder.options = options
         for at, (before, known) in enumerate(zip(self.runs, told, strict=True)):
@@ -372,26 +371,26 @@ class Session:
                 self.builder.tell(before)
 
     def arrange(self, run: Run, arrangement: Arrangement) -> None:
-        """Keep which rows a person wants to see of the runs of a project.
+        """Save the arrangement of rows for the runs of a project.
 
         Raises:
-            OSError: it cannot be kept; nothing has changed then.
+            OSError: it cannot be saved; then nothing has changed.
         """
         project, told = preferences.project_of(run.path.raw), preferences.load_rows({})
         if project in told:
-            # Another session may have arranged some as well since this one was begun.
+            # Another session may have changed the file meanwhile.
             arrangement = arrangement.merged(run.arrangement, told[project])
         preferences.save_rows({**told, project: arrangement})
         self.use(self.builder.options._replace(rows={**self.builder.options.rows, project: arrangement}))
 
     def acknowledge(self, run: Run, rule: str) -> bool | None:
-        """Quiet the alert of a rule until it gets worse, or take that back; kept for the run.
+        """Acknowledge the alert of a rule, so that it is silent until it gets worse, or undo that; saved for the run.
 
         Returns:
-            Whether it is acknowledged now; None where the rule has no alert.
+            Whether it is acknowledged now; None if the rule has no alert.
 
         Raises:
-            OSError: it cannot be kept; nothing has changed then.
+            OSError: it cannot be saved; then nothing has changed.
         """
         alerts = run.with_acknowledged(rule)
         if alerts is None:
@@ -403,19 +402,19 @@ class Session:
         return rule in alerts
 
     def set_goal(self, run: Run, goal: preferences.Goal) -> None:
-        """Keep what somebody wants of a run.
+        """Save the user's goal for a run.
 
         Raises:
-            OSError: it cannot be kept; it holds for this session.
+            OSError: it cannot be saved; it applies to this session only.
         """
         run.goal = goal
         preferences.save_goal(run.path.raw, goal)
         self.builder.options = self.builder.options._replace(goals=preferences.load_goals())
 
     def recall(self) -> None:
-        """Take what somebody has said of runs in an earlier session: acknowledged alerts, goals.
+        """Load acknowledged alerts and goals of earlier sessions.
 
-        For a screen: `check` quiets nothing.
+        Only for a screen: `check` hides nothing.
         """
         self.builder.options = self.builder.options._replace(
             acknowledged=preferences.load_acknowledged(), goals=preferences.load_goals()
@@ -424,7 +423,7 @@ class Session:
             self.builder.tell(each)
 
     def _drop_parts(self, at: int) -> None:
-        """Let go of runs that have turned out to be streams of another, or other records of it."""
+        """Drop runs that have turned out to be streams of another one, or other records of it."""
         whole, known = self.runs[at], self._found[at]
         parts = [i for i in range(len(self._found)) if i != at and _is_same(self._found[i], known)]
         for i in reversed(parts):
@@ -435,7 +434,7 @@ class Session:
             self._share_memory()
 
     def step(self, budget_ms: float) -> bool:
-        """Work for about `budget_ms`; True if there may be more to do at once."""
+        """Work for about `budget_ms`; returns whether there may be more to do at once."""
         is_spent = _until(self._clock, budget_ms)
         news = self.look_again()
         if news is not None:
@@ -455,7 +454,7 @@ class Session:
         return has_moved
 
     def _awake(self) -> Sequence[Run]:
-        """The runs that have something to do; when all rested and there was no news, they are not asked each time."""
+        """Runs with something to do; if all were resting and there is no notification, rechecked only rarely."""
         now, told = self._clock.monotonic(), self.notifier.count
         if now < self._asks_at_s and (self._active or told == self._heard):
             return self._active
@@ -470,13 +469,13 @@ class Session:
         return len(self.runs) > CROWD
 
     def read_newest(self, budget_ms: float) -> None:
-        """Read what the first picture of each run shows, as far as it is there at once, for about `budget_ms`."""
+        """For about `budget_ms`, read the data of each run's first picture, as far as available at once."""
         is_spent = _until(self._clock, budget_ms)
         for run in self.runs:
             run.main.read_newest(is_spent)
 
     def drain(self, on_slice: Callable[[Run], None] | None = None, clock: Clock | None = None) -> None:
-        """Read everything there is now; runs whose feed is exhausted are finished."""
+        """Read everything that exists now; runs with an exhausted feed are finished."""
         for run in self.runs:
             while run.advance(ENDLESS if on_slice is None else _until(clock or self._clock, WATCHED_MS)):
                 if on_slice is not None:
@@ -485,7 +484,7 @@ class Session:
                 run.finish()
 
     def look_for_rollouts(self, run: Run) -> None:
-        """Begin to look for the completions of a run, in a thread; what it finds, `run.rollouts` tells."""
+        """Start searching for the completions of a run, in a thread; results appear in `run.rollouts`."""
         if run.rollouts is None:
             shelf = self._shelve(run, is_judged=not run.main.is_awaited)
             if run.rollout_watch is not None:
@@ -493,7 +492,7 @@ class Session:
             shelf.start()
 
     def look_for_console(self, run: Run) -> None:
-        """Begin to look for the console log of a run, in a thread; what it finds, `run.console` tells."""
+        """Start searching for the console log of a run, in a thread; results appear in `run.console`."""
         if run.console is None:
             from rltop.run.console_log import ConsoleLog  # noqa: PLC0415 - only for who looks at one
 
@@ -502,7 +501,7 @@ class Session:
             run.console.start()
 
     def look_where(self, run: Run) -> None:
-        """Begin to follow where the job of a run is; what is told, `run.whereabouts` has."""
+        """Start following where the job of a run is; results appear in `run.whereabouts`."""
         if run.whereabouts is None and run.has_job and not run.main.is_awaited:
             from rltop.run.whereabouts import Whereabouts  # noqa: PLC0415 - not before the first frame
 
@@ -510,7 +509,7 @@ class Session:
             run.whereabouts = Whereabouts(run, options.log, self._clock, self.notifier.notify, options.probes)
 
     def look_for_endings(self) -> None:
-        """Have the console logs looked at of runs that have fallen silent, in a thread; `run.ending` tells."""
+        """Check the console logs of silent runs, in a thread; results appear in `run.ending`."""
         if self._endings is None:
             from rltop.run.console_end import EndReader  # noqa: PLC0415 - not before the first frame
 
@@ -522,7 +521,7 @@ class Session:
         return self._endings is not None and self._endings.has_looked_at(run)
 
     def read_endings(self) -> None:
-        """Look at the console logs of runs that have been read to their end, for what is printed and left."""
+        """Check the console logs of runs that have been read to their end, for commands that print and exit."""
         self.look_for_endings()
         if self._endings is not None:
             self._endings.worker.join(ENDINGS_S)
@@ -535,7 +534,10 @@ class Session:
         self._settings.ask(self.runs)
 
     def read_rollouts(self) -> None:
-        """Read and judge the completions of every run at once, for what is printed and left; the newest step stays."""
+        """Read and judge the completions of every run synchronously, for commands that print and exit.
+
+        The newest step stays in memory.
+        """
         for run in self.runs:
             shelf = self._shelve(run, is_judged=True)
             if run.rollout_watch is not None:
@@ -544,7 +546,7 @@ class Session:
             shelf.settle(run.stream.last_step)
 
     def _shelve(self, run: Run, *, is_judged: bool = False) -> RolloutShelf:
-        """Give a run a shelf for its completions, and rules for them where the trainer logs no group ratio."""
+        """Create the shelf for a run's completions, and rules for them if the trainer logs no group ratio."""
         from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415 - only for who looks at a run for a while
 
         run.rollouts = RolloutShelf(run.path.raw, self.builder.options.rollouts, self.notifier.notify)
@@ -558,7 +560,7 @@ class Session:
 
     @property
     def version(self) -> Hashable:
-        """Moves with what a view may show, but for time and jobs; of many runs, whenever one of them has been awake."""
+        """Changes when a view may change, except by time and jobs; in a crowd, whenever a run was active."""
         left_out = self.left_out()
         gaps = len(left_out), left_out[0] if left_out else None
         if self.is_crowd:

@@ -1,9 +1,9 @@
-"""A run at one step: the only thing that a page, the one-shot view and the documents read.
+"""A run at one step: the only interface for pages, one-shot output and documents.
 
-A snapshot is a handle, made anew for each picture: it copies nothing, reads the store when it is asked, and holds for
-one synchronous paint. Several may stand side by side. What has been worked out is kept by the `RunStream`, in its
-`Memo`, which owns nothing that shows: every function of it gives what the store would give. A record changes the newest
-step; what lies before it is kept until a late row, a restart or the downsampling of old rows changes the past.
+A snapshot is a handle, created for each picture: it copies nothing, reads the store lazily, and is valid for one
+synchronous paint. Several may be used side by side. Computed values are cached by the `RunStream` in its `Memo`, which
+only speeds up reads: every method returns what the store would. A record changes the newest step; cached values of
+earlier steps are kept until a late row, a restart or downsampling changes them.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _Source: TypeAlias = "Run | RunStream"
 class Snapshot:
     """A run, or another stream of it, at one step.
 
-    After a restart a step means the newest segment that has it. While history is read, rows and identity are those of
-    a preview; events and spans are always those of the whole file.
+    After a restart, a step refers to the newest segment that has it. While history is read, rows and identity are those
+    of a preview; events and spans are always those of the whole file.
 
     Args:
-        at_step: a step of its own steps; None follows the newest one, the open row included.
-        main: whose step is asked for at the same time, instead of `at_step`.
+        at_step: a step of its own steps; None follows the newest one, including the open row.
+        main: determines the step by time, instead of `at_step`.
 
     Attributes:
-        source: who speaks of events, verdicts and its state now: the run, or another stream of it for itself.
-        part: whose rows these are, and how old they are now: the main stream of the run, or that other stream.
-        name, path: what the run, or the stream, is called, and where it is read from.
-        role: which stream of a run of several this is; empty for the only or the main one.
-        identity: whose keys these are; None until it is settled.
-        stream: its rows, of all steps: those of the preview until history has caught up.
+        source: provides events, verdicts and state: the run, or another stream of it.
+        part: provides rows and their age: the main stream of the run, or that other stream.
+        name, path: of the run or the stream.
+        role: which stream of a run it is; empty for the only or the main one.
+        identity: of the rows; None until it is determined.
+        stream: the rows of all steps: those of the preview until history has caught up.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Snapshot:
 
     @property
     def streams(self) -> Sequence[Snapshot]:
-        """This one, then the other streams of the run at the same time, those of ranks last."""
+        """This one, then the other streams of the run at the same time, ranks last."""
         return (self, *(Snapshot(self.run, source=part, main=self) for part in self._others))
 
     # -- when --------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Snapshot:
 
     @property
     def step(self) -> int | None:
-        """The step that the screen speaks of: the one asked for, else the newest; None without a row."""
+        """The displayed step: the requested one, else the newest; None without a row."""
         at = self.at_step
         return at if at is not None else self.stream.last_step
 
@@ -109,7 +109,7 @@ class Snapshot:
 
     @property
     def past_events(self) -> Sequence[Event]:
-        """The transitions up to the step; those of other streams, which count otherwise, only at the newest one."""
+        """The transitions up to the step; those of other streams, which count differently, only at the newest step."""
         at, events = self.at_step, self.source.events
         return events if at is None else [one for one in events if not one.stream and one.step <= at]
 
@@ -117,9 +117,9 @@ class Snapshot:
 
     @cached_property
     def standing(self) -> tuple[Verdict, ...]:
-        """The alerts of then, worst first; at the newest step also what has just recovered.
+        """The alerts at the step, worst first; at the newest step including just recovered ones.
 
-        A past one has the sentence of its last transition, and no evidence.
+        A past one has the headline of its last transition, and its baseline as the only evidence.
         """
         return self.source.verdicts_at(self.at_step)
 
@@ -129,29 +129,29 @@ class Snapshot:
 
     @property
     def history(self) -> History:
-        """What its alerts were, up to the step; what is muted now is left out and counted."""
+        """Its alerts up to the step; currently muted ones are excluded and counted."""
         return self.part.memo.history(self.past_events, self.part.judging.muted)
 
     @cached_property
     def set_aside(self) -> tuple[Verdict, ...]:
-        """What stood then and is left out, being acknowledged, or its rule muted, now; worst first."""
+        """The excluded alerts at the step, which are acknowledged or muted now; worst first."""
         return self.source.muted_at(self.at_step)
 
     # -- where its time went -----------------------------------------------------------------------------------------
 
     @property
     def timing(self) -> Timing:
-        """Where the time of the step and of those before it went, in this stream."""
+        """Timing of this step and earlier ones, in this stream."""
         return Timing(self)
 
     @property
     def measured(self) -> Snapshot:
-        """The stream whose true spans show where the steps go, at the same time; the same where none has any."""
+        """The stream with measured spans, at the same time; this one if none has any."""
         return next((one for one in self.streams if one.timing.is_measured), self)
 
 
 class Timing:
-    """Where the time of the steps up to a snapshot's went: true spans, else what the rows allow."""
+    """Timing of the steps up to a snapshot's: measured spans, else estimated from rows."""
 
     __slots__ = ("_snapshot",)
 
@@ -165,20 +165,19 @@ class Timing:
 
     @property
     def plan(self) -> TimingPlan | None:
-        """How the trainer's durations nest; None where it logs none that is known."""
+        """How the trainer's durations nest; None if it logs no known ones."""
         identity = self._snapshot.identity
         return None if identity is None else identity.dialect.timing
 
     def history(self, count: int, unclaimed: int | None = None) -> list[StepTiming]:
         """The timing trees of the last `count` steps up to the snapshot's, oldest first.
 
-        Only steps whose rows are still held raw, and only those that log a timing. Where
-        the run has true spans, these are what is shown.
+        Only steps with raw rows in memory and a logged timing. Measured spans take precedence.
 
         Args:
-            count: how many steps at most.
-            unclaimed: how many of the durations that belong to no stage, longest first, the newest tree has; None:
-                all. The others have none.
+            count: maximum number of steps.
+            unclaimed: number of durations without a stage, longest first, in the newest tree; None: all. The other
+                trees have none.
         """
         until, spans = self._snapshot.at_step, self._snapshot.part.spans
         if spans is not None and spans.steps:
@@ -207,7 +206,7 @@ class Timing:
         return found[::-1]
 
     def exact(self, unclaimed: int | None = None) -> StepTiming | None:
-        """The tree of the snapshot's step from its row alone; None where that logs no timing, or no step is set."""
+        """The tree of the snapshot's step from its row alone; None without a logged timing or a set step."""
         plan, at = self.plan, self._snapshot.at_step
         if plan is None or at is None:
             return None
@@ -222,7 +221,7 @@ _Read = TypeVar("_Read")
 
 
 class Memo:
-    """What has been worked out of one stream."""
+    """Cache of values computed from one stream."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -246,9 +245,9 @@ class Memo:
             self._lines, self._timings, self._starts = {}, {}, {}
 
     def buckets(self, key: str, stride: int, start: int, stop: int) -> list[Bucket]:
-        """`stream.buckets(key, stride, start, stop)`, the past from memory.
+        """`stream.buckets(key, stride, start, stop)`, with cached past buckets.
 
-        Columns before the one with the newest step are read once.
+        Buckets before the one with the newest step are read once.
 
         Args:
             start: first step of the first bucket.
@@ -270,13 +269,13 @@ class Memo:
         return known[:whole] + stream.buckets(key, stride, start + whole * stride, stop)
 
     def timings(self, plan: TimingPlan, steps: Sequence[int], unclaimed: int | None = 0) -> Iterator[StepTiming | None]:
-        """The timing trees of steps, without what no stage claims; of that, the newest row has so much (`step_timing`).
+        """The timing trees of steps; only the newest has durations without a stage (`unclaimed`, see `step_timing`).
 
         Args:
-            steps: those wanted, ascending; all of them still held raw.
+            steps: ascending; all with raw rows in memory.
 
         Returns:
-            The tree of each step, the last step first; None where a step logs no timing.
+            The tree of each step, the last step first; None for a step without a timing.
         """
         self._check()
         stream, timings, plan_id = self.stream, self._timings, id(plan)
@@ -293,7 +292,7 @@ class Memo:
             yield timings[at]
 
     def of_start(self, what: Hashable, read: Callable[[], _Read]) -> _Read:
-        """Something that follows from the first rows of the newest segment; worked out once when those are settled."""
+        """A value derived from the first rows of the newest segment; computed once when these are complete."""
         stream = self.stream
         if not stream.segments or not stream.segments[-1].has_whole_head:
             return read()
@@ -305,7 +304,7 @@ class Memo:
         return cast("_Read", self._starts[what])
 
     def of_rows(self, what: Hashable, read: Callable[[], _Read]) -> _Read:
-        """Something that follows from all rows; worked out anew when one has come."""
+        """A value derived from all rows; recomputed after every change."""
         if self._of_rows[0] != self.stream.version:
             self._of_rows = (self.stream.version, {})
         known = self._of_rows[1]
@@ -314,21 +313,21 @@ class Memo:
         return cast("_Read", known[what])
 
     def history(self, events: Sequence[Event], muted: frozenset[str]) -> History:
-        """What the alerts were; worked out anew when there are other events, or other rules are muted."""
+        """The history of alerts; recomputed when events or muted rules change."""
         return self.remembered.of("history", (tuple(events), muted), lambda: history_of(events, muted))
 
     def families(self) -> dict[str, Family]:
-        """Every key that is one statistic of several → its family; made anew when a key is new."""
+        """Every key that belongs to a family → that family; rebuilt for new keys."""
         keys = self.stream.keys
         return self.remembered.of("families", len(keys), lambda: dict(family_index(tuple(keys))))
 
     def numbered(self) -> dict[str, Numbered]:
-        """Every key of many that differ in a number alone → these; made anew when a key is new."""
+        """Every key of a numbered group → that group; rebuilt for new keys."""
         keys = self.stream.keys
         return self.remembered.of("numbered", len(keys), lambda: numbered_index(tuple(keys)))
 
     def signals(self, identity: Identity) -> Mapping[str, Signal]:
-        """Key → its signal of the catalogue; of several metrics the first."""
+        """Key → its catalogue signal; if it serves several metrics, the first."""
         return self.remembered.of("signals", identity, lambda: _by_key(identity))
 
 

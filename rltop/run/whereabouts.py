@@ -1,4 +1,4 @@
-"""Where the job of a run is: its console log, the traces beside it, the times of its rows, and other sources."""
+"""Where the job of a run is: from its console log, adjacent traces, the times of its rows, and other sources."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from rltop.structs import NamedTuple, Remembered
 
 STATES = {RunState.FINISHED: "finished", RunState.DIED: "dead", RunState.INTERRUPTED: "interrupted"}
 _OFF_S = 60.0
-"""Rows whose times are less off were only written a little before they came."""
+"""A smaller time difference is only the delay between writing and arrival of rows."""
 _TRACED = (".jsonl", ".ndjson")
 
 
 def log_of_run(run: Run, sought: Silent | None = None) -> str:
-    """The console log of a run, which may be its own file; empty where there is none, as beside standard input.
+    """The console log of a run, possibly its own file; empty if there is none, as for standard input.
 
     Args:
-        sought: what was known of the run when it was looked at last; None where it has been read to its end.
+        sought: the run's state at the last search; None if it has been read to its end.
     """
     if run.path.raw == "-":
         return ""
@@ -41,7 +41,7 @@ def log_of_run(run: Run, sought: Silent | None = None) -> str:
 
 
 def told_by(run: Run) -> list[Sequence[PhaseEvent]]:
-    """What the traces beside a run tell, and the times of its rows, which its own log tells where it is one."""
+    """Events of the traces near a run, and of its rows unless its file is a console log."""
     return [told_by_rows(silent_run(run)), *_told_beside(run)]
 
 
@@ -53,9 +53,9 @@ def _told_beside(run: Run) -> list[list[PhaseEvent]]:
 
 
 def told_by_rows(run: Silent, after: int | None = None) -> list[PhaseEvent]:
-    """What the newest rows of a run tell, those behind a step; nothing where its own log tells it.
+    """Events of a run's newest rows, after a given step; empty if its file is a console log.
 
-    Of rows without times it is when the newest one came.
+    Without times in the rows, the newest one has its time of arrival.
     """
     if run.is_console:
         return []
@@ -82,10 +82,10 @@ def _by_this_clock(told: list[PhaseEvent], run: Silent) -> list[PhaseEvent]:
 
 
 class FilesSeen(NamedTuple):
-    """Where the job of a silent run is, by its files as they were when somebody looked.
+    """Where the job of a silent run is, from its files at the time of the check.
 
     Attributes:
-        rows: how many the run had then.
+        rows: number of rows the run had then.
     """
 
     rows: int
@@ -97,10 +97,10 @@ class FilesSeen(NamedTuple):
 
 
 def seen(run: Run, silent: Silent, logs: Sequence[str], read: Reading, clock: Clock) -> FilesSeen:
-    """What the files of a silent run tell of its job; may be called in a thread.
+    """What the files of a silent run tell about its job; may be called in a thread.
 
     Args:
-        logs: those beside it that may be its own, the likeliest first.
+        logs: adjacent logs that may be its own, most likely first.
 
     Raises:
         OSError: its log cannot be read.
@@ -112,7 +112,7 @@ def seen(run: Run, silent: Silent, logs: Sequence[str], read: Reading, clock: Cl
 
 
 def knowing(run: Run, found: Where) -> Where:
-    """Where the job of a run is, where the run itself says that it has ended."""
+    """Where the job of a run is, overridden by the run's own final state."""
     ended = STATES.get(run.state)
     if ended in (None, found.state) or found.state in ("dead", "interrupted"):
         return found
@@ -127,17 +127,17 @@ def knowing(run: Run, found: Where) -> Where:
 
 
 class Whereabouts:
-    """Where the job of a run is, followed for as long as the run is on the screen or watched.
+    """Where the job of a run is, followed while the run is displayed or watched.
 
-    Everything is answered at once, with what has been told so far; files are read in threads.
+    Requests are answered at once, with what is known; files are read in threads.
 
     Args:
-        log: the console log that a person named; empty looks beside the run.
+        log: console log given by the user; empty searches near the run.
         notify: called from a thread when there is something new.
-        probes: what else is asked, by whoever knows the console log; None for nothing.
+        probes: makes further probes, given a function that returns the console log; None for none.
 
     Attributes:
-        probes: everything that is asked: what it tells, and its version.
+        probes: all probes, with their results and version.
     """
 
     def __init__(
@@ -158,13 +158,13 @@ class Whereabouts:
         self._remembered = Remembered()
 
     def _find(self) -> tuple[str, str]:
-        """The console log of the run, and the file or folder with its traces; in a thread."""
+        """The console log of the run, and the file or folder with its traces; called in a thread."""
         path = log_of(self._run.path.raw)[0]
         log = self._log or log_of_run(self._run, self._sought)
         return log, path if Path(path).suffix in _TRACED else str(folder_of(path))
 
     def turn(self) -> None:
-        """Hand on new rows, take in what sources have answered, and ask those that are due."""
+        """Pass on new rows, collect results of probes, and query those that are due."""
         last = self._run.stream.last_step
         if self._sought.rows != self._run.stream.rows:
             self._sought = silent_run(self._run)
@@ -175,7 +175,7 @@ class Whereabouts:
         self.probes.turn()
 
     def told(self) -> Where:
-        """Where the job is by its files and sources alone; worked out once a second while nothing new is told."""
+        """Where the job is from its files and sources alone; recomputed once a second, or on new results."""
         now_s = self.clock.wall()
 
         def told() -> Where:
@@ -186,7 +186,7 @@ class Whereabouts:
         return self._remembered.of("where", (self.probes.version, int(now_s)), told)
 
     def where(self) -> Where:
-        """Where the job is, knowing how the run says that it has ended."""
+        """Where the job is, taking into account how the run itself reports its end."""
         return knowing(self._run, self.told())
 
     def close(self) -> None:
