@@ -209,13 +209,14 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
                 links.append(found)
         elif link.fact is None:
             missing.append(catalogue_title(link.metrics[0]))
+    shown = {one.title for one in (subject, *links) if one is not None}
     first = _first(subject, links)
     conclusion = _conclusion(subject, links, verdict) if told is None else _told(told, links)
     return ChainView(
         symptom=symptom_of(verdict),
         subject=subject,
         links=tuple(links),
-        missing=tuple(missing),
+        missing=tuple(title for title in missing if title not in shown),
         first=first,
         conclusion=conclusion,
         frame=reader.frame,
@@ -396,7 +397,7 @@ def _first(subject: ChainLink | None, links: Sequence[ChainLink]) -> int | None:
 def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], verdict: Verdict) -> str:
     known = [link for link in links if link.moved.is_known or link.moved.step is not None]
     if not links:
-        return "this run logs none of these metrics"
+        return "this run logs no other related metric"
     if not known:
         return f"not enough history before step {units.step(verdict.since_step)} to tell the order"
     has_moved = subject is not None and subject.records is not None
@@ -655,5 +656,6 @@ def sigma_text(score: float) -> str:
     if math.isinf(score):
         return ""
     size = abs(score)
-    text = f">{_MOST_SIGMAS:.0f}" if size > _MOST_SIGMAS else f"{size:.1f}" if size < 9.95 else f"{size:.0f}"
-    return f"{units.MINUS if score < 0 else '+'}{text}"
+    text = f"{_MOST_SIGMAS:.0f}" if size > _MOST_SIGMAS else f"{size:.1f}" if size < 9.95 else f"{size:.0f}"
+    sign, bound = (units.MINUS, "<") if score < 0 else ("+", ">")
+    return f"{bound if size > _MOST_SIGMAS else ''}{sign}{text}"

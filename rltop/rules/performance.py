@@ -431,9 +431,9 @@ class SlowNowAndThen(Detector):
         )
         costs = f"{percent(finding.value)} of the time ({duration(slow)}, the rest {duration(base)})"
         most = f"; up to {duration(longest)}, step {step:,.0f}" if longest > _MUCH_LONGER * slow else ""
-        unlogged = "no checkpoint logged there" if self.is_outside else "no checkpoint or evaluation logged there"
-        what = f"{'weight sync' if stage in _SYNC else stage} accounts for it" if stage else unlogged
-        return f"{often} {number(slow / base)}×: {costs}{most}; {what}"
+        unknown = "no checkpoint" if self.is_outside else "no checkpoint or evaluation"
+        what = ("weight sync" if stage in _SYNC else stage) if stage else unknown
+        return f"{often} {number(slow / base)}×: {costs}{most}; {what} accounts for it"
 
 
 def _stage_of(slow: Sequence[_Slow], added: float) -> str:

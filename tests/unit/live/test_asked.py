@@ -292,6 +292,18 @@ def test_processes_tell_the_phase_where_the_log_tells_nothing() -> None:
     assert (found.state, found.phase_key, found.since, found.source) == ("running", "train", NOW_S - 90, "Ray h")
 
 
+def test_a_job_that_is_running_says_when_its_last_step_ended() -> None:
+    steps = rows([(step, NOW_S - 60.0 * (9 - step)) for step in range(10)], None)
+    for after_s, said in (
+        (0.0, "just now (usually one every 60.0 s)"),
+        (90.0, "90.0 s ago (usually one every 60.0 s)"),
+    ):
+        found = where_of("", [steps], "", NOW_S + after_s, Asked(Facts([])))
+        assert sentence(found, NOW_S + after_s) == f"running: last step {said}"
+    found = where_of("", [steps], "", NOW_S + 1_000.0, Asked(Facts([])))
+    assert sentence(found, NOW_S + 1_000.0) == "stuck: no step for 16 m 40 s (usually 60.0 s)"
+
+
 def test_a_phase_that_was_seen_just_now_hides_not_how_long_no_step_has_ended() -> None:
     update = Process("node vm", NOW_S, "W", "update_actor", "train", NOW_S, pid=1, is_seen=True)
     steps = rows([(step, NOW_S - 1_000.0 - 60.0 * (9 - step)) for step in range(10)], None)

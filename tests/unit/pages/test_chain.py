@@ -181,6 +181,21 @@ def test_what_is_not_logged_is_named_and_not_shown() -> None:
     view = chain(trl_run(reward=ONSET))
     assert "clip fraction" in view.missing
     assert "clip fraction" not in by_title(view)
+    rows = [{"step": step, "reward": min(step, 60) / 60} for step in range(1, 241)]
+    alone = chain(run_of("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    assert alone.subject is not None and not alone.links
+    assert alone.conclusion == "this run logs no other related metric"
+
+
+def test_a_metric_that_is_shown_is_not_said_to_be_missing_under_the_same_name() -> None:
+    rows = [
+        {"step": step, "loss": 1 / step, "rewards/accuracies": 1 - 1 / step, "eval_loss": 0.5 + step / 300}
+        for step in range(1, 241)
+    ]
+    run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
+    alert = a_verdict("D3", family="validation", metric="val_loss", key="eval_loss", since_step=ONSET)
+    view = build_chain(Snapshot(run), alert, 60)
+    assert "pair accuracy" in by_title(view) and "pair accuracy" not in view.missing
 
 
 @each_row("width", [40, 56, 60, 80, 100, 104, 120, 150, 200])

@@ -109,7 +109,7 @@ def test_cells_read_do_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_sigmas_are_cut() -> None:
-    assert [sigma_text(x) for x in (8.24, -12.6, 1e9, -1e9)] == ["+8.2", "−13", "+>99", "−>99"]
+    assert [sigma_text(x) for x in (8.24, -12.6, 1e9, -1e9)] == ["+8.2", "−13", ">+99", "<−99"]
 
 
 def test_parts_of_a_reward_go_by_their_own_names() -> None:

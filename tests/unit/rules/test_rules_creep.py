@@ -282,7 +282,8 @@ def test_p16_names_the_stage_in_which_a_slow_step_is_slow() -> None:
     assert event.level is Level.WARN and event.message.endswith("; time_gen accounts for it")
     elsewhere = lambda record: {"time_gen": 30.0, "time_update_actor": 10.0}  # noqa: E731
     assert (
-        "no checkpoint or evaluation logged there" in first(play(90, time_step=whole, stages=elsewhere), "P16").message
+        "no checkpoint or evaluation accounts for it"
+        in first(play(90, time_step=whole, stages=elsewhere), "P16").message
     )
     # A weight sync every ten steps is the setup of the run, whatever it costs.
     beside = {"timing_s/gen": 15.0, "timing_s/update_actor": 14.0}
