@@ -61,7 +61,7 @@ class VerdictView(Struct):
         chain: what to look at next, and what moved when; None where the rule does not stand.
         events: what happened with this rule, newest first.
         stream: the stream of the run that it is about; "" is the main one.
-        condition: that of the rule, or of the part that speaks, as far as it concerns the alert.
+        condition: of the rule, or of the part that speaks, the clauses that concern the alert.
         causes: likely ones, but for a change of the learning rate where it only decays or warms up.
     """
 
@@ -73,7 +73,7 @@ class VerdictView(Struct):
     stream: str = ""
     is_muted: bool = False
     is_acknowledged: bool = False
-    condition: str = ""
+    condition: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
 
 
@@ -95,7 +95,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
         events=as_known(snapshot, events[::-1]),
         stream=snapshot.role,
         is_muted=rule in snapshot.part.judging.muted,
-        condition="" if spec is None else raised_when(snapshot, spec, verdict),
+        condition=() if spec is None else raised_when(snapshot, spec, verdict),
     )
     if verdict is None or snapshot.step is None:
         return empty
@@ -204,7 +204,7 @@ def _paint_rule(view: VerdictView, rule: str, width: int, glyphs: Glyphs) -> lis
         return []
     builder = RowBuilder(width, glyphs).add(" ").left("rule", _LABEL, "dim")
     builder.add(rule, "text", Target(TargetKind.RULE, rule)).add("   set thresholds, mute", "dim")
-    return [builder.row(), *_paragraph("", view.condition, width, glyphs, lines=3)]
+    return [builder.row(), *(row for one in view.condition for row in _paragraph("", one, width, glyphs, lines=3))]
 
 
 def _paragraph(label: str, text: str, width: int, glyphs: Glyphs, lines: int = 6) -> list[Row]:
@@ -290,40 +290,30 @@ def own_of(snapshot: Snapshot, rule: str) -> Mapping[str, tuple[Said, RuleScope]
     return own_rules_of(snapshot.run.path.raw, snapshot.run.own_rules).get(rule, {})
 
 
-def raised_when(snapshot: Snapshot, spec: RuleSpec, verdict: Verdict | None = None) -> str:
-    """The condition of a rule with the thresholds as they hold: `more than 25 % (costs) of the step time: WARN`.
+def raised_when(snapshot: Snapshot, spec: RuleSpec, verdict: Verdict | None = None) -> tuple[str, ...]:
+    """The clauses of a rule's condition with its thresholds as they hold: `WARN: more than 25 % (costs) of the time`.
 
     Args:
-        verdict: of the rule; of the condition then what names the line that it crossed, else what names its level.
+        verdict: of the rule; then the clauses of its level, of those the ones that name the line that it crossed.
     """
     found = thresholds_of(snapshot, spec)
-    text = words_of(spec.id).condition
+    clauses = words_of(spec.id).condition
     if verdict is not None:
         line, base = verdict.threshold, verdict.baseline
         lines = [] if line is None else [line, line / base] if base else [line]
         crossed = [one.name for one in found if any(math.isclose(one.value, each, rel_tol=1e-6) for each in lines)]
-        of_levels = [name for name in crossed if name.rpartition("_")[2] in _LEVELS]
-        text = _concerning(verdict.level.word.upper(), of_levels or crossed, text)
+        of_line = [one for one in clauses if any(f"`{name}`" in one for name in crossed)]
+        of_level = [one for one in clauses if one.startswith(f"{verdict.level.word.upper()}: ")]
+        clauses = tuple([one for one in of_level if one in of_line] or of_level or of_line or clauses)
     named, unit = {one.name: one for one in found}, spec.evidence.unit
-    text = _NAMED.sub(lambda place: _worded(named.get(place[1]), unit, *place.groups()), text)
-    text = text.replace("`", "").rstrip(".;")
-    rest = (one for one in found if one.scope is not None and f"({one.name}, yours" not in text)
-    return "; ".join([text, *(f"{one.name} {one.value:g} (yours, default {one.usual:g})" for one in rest)])
+    texts = [
+        _NAMED.sub(lambda place: _worded(named.get(place[1]), unit, *place.groups()), one).replace("`", "")
+        for one in clauses
+    ]
+    own = [one for one in found if one.scope is not None and not any(f"({one.name}, yours" in text for text in texts)]
+    return (*texts, *(f"{one.name} {one.value:g} (yours, default {one.usual:g})" for one in own))
 
 
-def _concerning(level: str, crossed: Sequence[str], condition: str) -> str:
-    """What of a condition names a line that was crossed, or else a level."""
-    clauses = _CLAUSE.split(condition)
-    of_line = {one for one in clauses if any(f"`{name}`" in one for name in crossed)}
-    of_level = {one for one in clauses if level in one}
-    named = {one for one in clauses if "`" in one}
-    chosen = of_line & of_level or (of_line and of_line | of_level) or of_level & named or of_level or named
-    end = regex(f"(: {level})(?=[,;.]| unless| [(]).*")
-    return "; ".join(end.sub(r"\1", one).rstrip(".;") for one in clauses if one in chosen or not chosen)
-
-
-_CLAUSE = regex(r"(?<=\.)\s+(?![^(]*\))|(?<=;)\s+(?!or |[^(]*\))(?=(?:[^;.]|\.\d)*`)")
-"""Behind a sentence, or a semicolon before one more threshold; not within brackets."""
 _NAMED = regex(r"`(\w+)`(×?)(?= ?(\w*))")
 """A threshold in a condition, and what its number means there."""
 
@@ -364,8 +354,10 @@ class RuleMenuPage(Page):
         found = thresholds_of(snapshot, self._spec)
         table = Table(_COLUMNS, found, target=lambda one: _choice(one.name), sign=lambda one: (" ", "text"))
         rows += paint_table(table, width, glyphs) if found else ()
-        text = raised_when(snapshot, self._spec)
-        return [*rows, Row(()), *labelled_rows("in full", _MARGIN, text, width, glyphs, lines=40)]
+        rows.append(Row(()))
+        for number, text in enumerate(raised_when(snapshot, self._spec)):
+            rows += labelled_rows("" if number else "in full", _MARGIN, text, width, glyphs, lines=40)
+        return rows
 
     def _numbers(self, snapshot: Snapshot, verdict: Verdict | None) -> Iterator[tuple[str, str]]:
         key = verdict.key if verdict is not None and verdict.key else ""
@@ -379,7 +371,8 @@ class RuleMenuPage(Page):
             shown = [found[name] for name in _RANGE if name in found]
             values = "   ".join(f"{one.name} {one.value} {one.unit}".strip() for one in shown)
             yield "this run", f"{Label.of(key).display}   {values}"
-        yield "raised when", raised_when(snapshot, self._spec, verdict)
+        for number, text in enumerate(raised_when(snapshot, self._spec, verdict)):
+            yield "" if number else "raised when", text
 
     def _choices(self, snapshot: Snapshot, verdict: Verdict | None, width: int, glyphs: Glyphs) -> Iterator[Row]:
         is_muted = self.rule in snapshot.part.judging.muted

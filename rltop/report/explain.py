@@ -132,7 +132,7 @@ def rule_rows(
     calm = f"; recovers after {max(spec.clear_after, *(each.m for each in spec.n_of_m.values()), 1)} good records"
     words, former = words_of(spec.id), [each for each, heir in registry.FORMER.items() if heir == spec.id]
     fields: list[tuple[str, Iterable[str]]] = [
-        ("condition", [words.condition]),
+        ("condition", words.condition),
         ("thresholds", thresholds(spec, options, profiles)),
         ("profile", [", ".join(profiles)] if profiles else []),
         ("must last", [(lasting(spec) or "1 record") + calm] if spec.detector is not None and not spec.is_fact else []),
@@ -146,7 +146,13 @@ def rule_rows(
         ("levels", levels(spec.id)),
         ("stays", [words.stays] if words.stays else []),
         ("public logs", [public_logs().get(spec.id, NO_ALARM)]),
-        ("parts", [f"{one.id} {one.title}: {words_of(one.id).condition}" for one in registry.PARTS.get(spec.id, ())]),
+        (
+            "parts",
+            [
+                f"{one.id} {one.title}: {'; '.join(words_of(one.id).condition)}"
+                for one in registry.PARTS.get(spec.id, ())
+            ],
+        ),
         ("formerly", [f"{', '.join(former)}: part of {spec.id} now"] if former else []),
     ]
     rows = [head.row()]
@@ -301,7 +307,7 @@ def rule_document(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str
         "family": spec.family,
         "group": spec.group.value,
         "metrics": list(spec.metrics),
-        "condition": words.condition,
+        "condition": "\n".join(words.condition),
         "thresholds": options.thresholds(spec.id, profiles),
         "defaults": dict(spec.thresholds),
         "lasts": {level.word: list(patience) for level, patience in spec.n_of_m.items()},

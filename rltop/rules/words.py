@@ -22,14 +22,15 @@ class Words(NamedTuple):
     """One rule in words.
 
     Attributes:
-        condition: what raises it, with the names of its thresholds.
+        condition: what raises it, with the names of its thresholds: "WARN: above `warn` …" for each way to each level,
+            then what holds for all of them.
         causes: likely causes, likeliest first.
         next: canonical names of related metrics, in the order to check.
         crit: why it may say CRIT, where no judged public log shows it.
         stays: why it is a rule although no recorded run, glossary or thread has raised it; of most empty.
     """
 
-    condition: str = ""
+    condition: tuple[str, ...] = ()
     why: str = ""
     causes: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
@@ -84,4 +85,4 @@ def public_logs() -> Mapping[str, str]:
 
 
 def _worded(value: str | list[str]) -> Any:
-    return " ".join(value.split()) if isinstance(value, str) else tuple(value)
+    return " ".join(value.split()) if isinstance(value, str) else tuple([" ".join(one.split()) for one in value])

@@ -34,7 +34,7 @@ def test_every_rule_explains_itself(spec: RuleSpec) -> None:
     assert all(cell_width(line) <= 80 and line == line.rstrip() for line in text.splitlines())
     said = flat(text)
     words = words_of(spec.id)
-    texts = (words.condition, words.why, words.sources, *words.causes, *words.next)
+    texts = (*words.condition, words.why, words.sources, *words.causes, *words.next)
     for part in (spec.id, spec.title, *spec.metrics, *texts):
         assert flat(part) in said
     for name, value in spec.thresholds.items():

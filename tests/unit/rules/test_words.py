@@ -40,7 +40,7 @@ def test_no_rule_has_the_id_that_another_had_once() -> None:
 def test_words_are_texts_without_the_line_breaks_of_their_file() -> None:
     for spec in ALL_SPECS:
         words = words_of(spec.id)
-        for text in (words.condition, words.why, words.sources, *words.causes, *words.next):
+        for text in (*words.condition, words.why, words.sources, *words.causes, *words.next):
             assert text, spec.id
             assert text == " ".join(text.split()), spec.id
 
@@ -50,9 +50,9 @@ def test_what_is_no_rule_has_no_words() -> None:
 
 
 def test_numbers_and_names_that_a_condition_repeats_are_those_of_the_code() -> None:
-    assert f"last {RECENT_LINES} lines" in words_of("L7").condition
+    assert f"last {RECENT_LINES} lines" in "".join(words_of("L7").condition)
     for profile in PROFILES.values():
-        assert f"{profile.name}: {profile.about}" in words_of("F5").condition
+        assert f"{profile.name}: {profile.about}" in "".join(words_of("F5").condition)
 
 
 def test_what_public_logs_have_shown_is_told_of_rules_that_there_are() -> None:
