@@ -171,7 +171,6 @@ _GIVEN: Mapping[str, Callable[[str], Any] | None] = {
 
 @cache
 def _sections(file: str) -> Mapping[str, Sequence[str]]:
-    """The lines of `options.txt` or `commands.txt` by section."""
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")
     sections = [section.splitlines() for section in text.split("\n\n[")[1:]]
     return {head.removesuffix("]"): lines for head, *lines in sections}

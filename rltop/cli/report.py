@@ -192,7 +192,7 @@ def write(path: str, data: bytes) -> None:
         RltopError: it cannot be written, with the reason.
     """
     try:
-        replace_file(os.path.expanduser(path), data)  # noqa: PTH111 - a path may be no valid text
+        replace_file(os.path.expanduser(path), data)  # noqa: PTH111 - a path need not be valid text
     except OSError as error:
         raise cannot_write(path, error) from error
 

@@ -337,5 +337,5 @@ def take_standard_input() -> int:
             return pipe
         os.dup2(terminal, 0)
         os.close(terminal)
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - the terminal, for as long as we run
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - the terminal, open until the end
     return pipe

@@ -201,7 +201,7 @@ def where_of_read(read: Read, now_s: float, asked: Asked) -> Where:
 
 
 def _is_told_alone(path: str) -> bool:
-    if path == "-" or split_member(path) is not None or not os.path.isfile(path):  # noqa: PTH113 - may be no valid name
+    if path == "-" or split_member(path) is not None or not os.path.isfile(path):  # noqa: PTH113 - may be an invalid name
         return False
     try:
         head = first_bytes(path, HEAD_BYTES)

@@ -181,7 +181,7 @@ def _cut(connection: http.client.HTTPConnection, is_late: threading.Event) -> No
 
 
 def _trust(authorities: str) -> ssl.SSLContext:
-    import ssl  # noqa: PLC0415 - only where TLS is spoken
+    import ssl  # noqa: PLC0415 - only for TLS
 
     trust = ssl.create_default_context()
     if authorities:

@@ -97,7 +97,6 @@ _Told = dict[str, tuple[str, str, float]]
 
 
 def _table() -> _Told:
-    """Parse `engines.txt`."""
     found: _Told = {}
     for section in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").split("\n\n[")[1:]:
         kind, *rows = section.splitlines()
@@ -197,7 +196,7 @@ class MetricsReader:
         ]
         return [fact for fact in (*engines, *self._others.values()) if now_s - fact.time_s < KEPT_S]
 
-    # -- each of them ------------------------------------------------------------------------------------------------
+    # -- updates by kind ---------------------------------------------------------------------------------------------
 
     def _engine(self, name: tuple[str, ...], told: Mapping[str, float], time_s: float, *, is_syncing: bool) -> None:
         kind, place, which = name

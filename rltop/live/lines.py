@@ -47,7 +47,6 @@ class Act(enum.StrEnum):
 
 
 def _sections(file: str) -> dict[str, list[str]]:
-    """The rows of a table file next to this module, by section."""
     sections = Path(__file__).with_name(file).read_text(encoding="utf-8").split("\n\n[")[1:]
     return {head.removesuffix("]"): rows for head, *rows in map(str.splitlines, sections)}
 
@@ -80,7 +79,6 @@ _NUMBER = r"\d{1,12}(?:\.\d{0,12})?"
 
 
 def _lines() -> Iterator[LinePattern]:
-    """The rows of `lines.txt`, and the patterns of a finished run."""
     for of, rows in _sections("lines.txt").items():
         for row in rows:
             act, sign, key, words, pattern = row.split(" | ", 4)

@@ -226,7 +226,7 @@ class NodesProbe(Probe):
         self._why = why
         raise ProbeError(why)
 
-    # -- question and answer -----------------------------------------------------------------------------------------
+    # -- query and reply ---------------------------------------------------------------------------------------------
 
     def _facts(self, now_s: float) -> Sequence[Fact]:
         self._question(now_s)

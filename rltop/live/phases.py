@@ -190,7 +190,7 @@ class Phases:
                 found[phase.process] = phase
         return [phase for phase in found.values() if phase.name != "step"]
 
-    # -- what the acts do --------------------------------------------------------------------------------------------
+    # -- effects of acts ---------------------------------------------------------------------------------------------
 
     def _begin(self, event: PhaseEvent) -> None:
         self._resume(event)
@@ -362,7 +362,7 @@ class Phases:
         if event.key == "generate":
             self.finished_s = None
 
-    # -- small things ------------------------------------------------------------------------------------------------
+    # -- shared steps ------------------------------------------------------------------------------------------------
 
     def _open(self, event: PhaseEvent, *, is_entered: bool) -> Phase:
         if event.key != "setup":

@@ -168,7 +168,6 @@ def _event(act: Act, time_s: float, name: str, process: str, rank: object) -> Ph
 
 
 def _number(value: object) -> float:
-    """As a finite number; 0 for anything else."""
     try:
         return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
     except OverflowError:

@@ -68,7 +68,7 @@ def pipeline_document(snapshot: Snapshot) -> Document | None:
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
         return None
-    from rltop.pages.flow import build_flow  # noqa: PLC0415 - most runs generate and train in turn
+    from rltop.pages.flow import build_flow  # noqa: PLC0415 - most runs alternate generation and training
 
     flow = build_flow(snapshot)
     if flow is None:

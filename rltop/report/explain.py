@@ -53,7 +53,7 @@ def find_rule(name: str) -> RuleSpec:
         raise RltopError(
             f"rule {known[name.upper()]} is gone", "it never raised an alarm on a run, a glossary's warning or an issue"
         )
-    from difflib import get_close_matches  # noqa: PLC0415 - needed after a typo only
+    from difflib import get_close_matches  # noqa: PLC0415 - only needed after a typo
 
     titles = {one.title: each for each, one in registry.NAMED.items()}
     near = [titles.get(each, each) for each in get_close_matches(name, [*registry.NAMED, *titles], n=3, cutoff=0.4)]

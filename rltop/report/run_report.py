@@ -112,7 +112,7 @@ class Figure:
     markers: tuple[Marker, ...]
     spark: str = ""
     axis: Axis = Axis.STEP
-    places: Places | None = Places((), ())  # noqa: RUF009 - it cannot be changed
+    places: Places | None = Places((), ())  # noqa: RUF009 - immutable
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def once_text(
 
 
 def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = False, is_ascii: bool = False) -> str:
-    from rltop.pages.runs import paint_runs  # noqa: PLC0415 - nor the list of runs
+    from rltop.pages.runs import paint_runs  # noqa: PLC0415 - `check` needs no list of runs
 
     rows = paint_runs(entries, width, None, glyph_set(is_ascii=is_ascii))
     return rows_text(rows, use_color=use_color)

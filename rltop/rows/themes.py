@@ -197,7 +197,7 @@ class Look(NamedTuple):
     foreground: str = ""
     background: str = ""
 
-    @lru_cache(maxsize=4096)  # noqa: B019 - looks are values, and few
+    @lru_cache(maxsize=4096)  # noqa: B019 - looks are immutable, and few
     def after(self, old: Look) -> str:
         """The shortest escape code that switches to this look from `old`; empty if they are equal."""
         if self == old:

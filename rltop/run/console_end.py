@@ -39,7 +39,7 @@ _LOSS = regex(rb"(?<![a-z])loss(?:es)?\b", re.IGNORECASE)
 END_BYTES = 256 * 1024
 """How much of a log's end is examined."""
 SLACK_S = (5.0, 60.0)
-"""A log last written this much before the newest row is of an earlier run; one step, within these bounds.
+"""Bounds on one step's duration: a log last written longer before the newest row is of an earlier run.
 
 A row may follow an error, for instance when a trainer closes its files; several rows mean that the run continued.
 """
@@ -155,7 +155,7 @@ def ending_of(run: Silent, logs: Sequence[str], read: Reading, still_s_of: Calla
     """
     if not logs:
         return None
-    from rltop.live.judge import dead_after_s, died_of  # noqa: PLC0415 - only where there is a log
+    from rltop.live.judge import dead_after_s, died_of  # noqa: PLC0415 - only if there is a log
     from rltop.live.phases import merged  # noqa: PLC0415
 
     for path in logs:
@@ -211,7 +211,7 @@ def own_logs(run: Silent) -> list[str]:
 
 
 def _end_of_log(path: str) -> tuple[list[PhaseEvent], LogReader]:
-    from rltop.live.job import events_of_log  # noqa: PLC0415 - only where there is a log
+    from rltop.live.job import events_of_log  # noqa: PLC0415 - only if there is a log
 
     return events_of_log(path, END_BYTES)
 
@@ -230,7 +230,7 @@ def _pattern(name: str) -> str:
 
 def _is_of_another(run: Silent, path: str) -> bool:
     """Whether the rows of a log show that it belongs to another run."""
-    from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only where a log ends with an error
+    from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only if a log ends with an error
 
     with open_regular(path) as file:
         data = last_bytes(file, END_BYTES)

@@ -162,7 +162,7 @@ class ConsoleLog:
             self._is_closed = True
             self._bell.notify()
 
-    # -- what a page asks ----------------------------------------------------------------------------------------
+    # -- requests of a page --------------------------------------------------------------------------------------
 
     def ask(self) -> None:
         """Keep following, as somebody views the log."""
@@ -265,7 +265,7 @@ class ConsoleLog:
         if self._tail is not None:
             self._tail.close()
         self._forget()
-        whole = os.path.abspath(path)  # noqa: PTH100 - links are not to be resolved
+        whole = os.path.abspath(path)  # noqa: PTH100 - links must not be resolved
         mount = mount_of(self._fs.realpath(whole))
         self._poll_s = POLL_NETWORK_S if mount.is_network else POLL_S
         start = self._start(whole)

@@ -167,7 +167,7 @@ def discover(paths: Sequence[str], seen: Sniffed | None = None, into: Discovery 
     if result.failed and not result.found:
         raise result.failed[0]
     if not result.found and result.looked_in:
-        from rltop.run.rollouts import dumps_beside  # noqa: PLC0415 - where there is a run, nobody asks
+        from rltop.run.rollouts import dumps_beside  # noqa: PLC0415 - only needed without a run
 
         result.completions = [dump.path for folder in result.looked_in for dump in dumps_beside(folder)]
     result.left_out += [(error.message, "") for error in result.failed]
@@ -230,7 +230,7 @@ def _expand(path: str, result: Discovery) -> list[str]:
     Raises:
         SourceError: it is a pattern, and its first folder cannot be listed.
     """
-    if not glob.has_magic(path) or os.path.exists(path):  # noqa: PTH110 - a Path raises where it may not look
+    if not glob.has_magic(path) or os.path.exists(path):  # noqa: PTH110 - a Path method raises without permission
         return [path]
     found = []
     for each in glob.iglob(path, recursive=True):  # noqa: PTH207 - patterns may be absolute
@@ -318,7 +318,7 @@ def _writers(path: str, info: os.stat_result) -> list[Found]:
     """
     if not LOG_NAME.search(Path(path).name):
         return []
-    from rltop.formats.console.writers import writers_in  # noqa: PLC0415 - most logs are of one run
+    from rltop.formats.console.writers import writers_in  # noqa: PLC0415 - most logs contain a single run
 
     with open_regular(path) as file:
         writers = writers_in(file)
@@ -331,7 +331,7 @@ def _members(path: str, info: os.stat_result) -> list[Found]:
     Raises:
         OSError, DecodeError: it cannot be read.
     """
-    from rltop.formats.tables import run_in_folder, runs_in  # noqa: PLC0415 - few have trackers
+    from rltop.formats.tables import run_in_folder, runs_in  # noqa: PLC0415 - few runs use tracker databases
 
     if stat.S_ISDIR(info.st_mode):
         run = run_in_folder(path)
@@ -412,7 +412,7 @@ def _search(folder: str, result: Discovery) -> list[Found]:
             writers = _runs_in(path, _writers, info, result) if judged.kind is CONSOLE else []
             name = titled(judged.title, path)
             files += writers or [Found(path, name, info.st_size, info.st_mtime, judged.kind)]
-    from rltop.run.grouping import group  # noqa: PLC0415 - a file that was named needs none
+    from rltop.run.grouping import group  # noqa: PLC0415 - a named file is not grouped
 
     grouped = group(files, titles, died, result.numbers_of, result.is_part)
     result.passed_over += grouped.repeated

@@ -139,7 +139,7 @@ def _tail(found: Found) -> list[RowSample]:
     assert found.kind is not None
     member = split_member(found.path)
     if member is not None:
-        from rltop.formats.tables import newest_values  # noqa: PLC0415 - few have trackers
+        from rltop.formats.tables import newest_values  # noqa: PLC0415 - few runs use tracker databases
 
         values = _telling(newest_values(member[0]).get(member[1], {}))
         return [RowSample(values)] if values else []

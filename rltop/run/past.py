@@ -81,7 +81,7 @@ def _since(event: Event) -> int:
 
 
 def _past_verdict(past: _Past, incidents: Mapping[int, Incident], step: int, identity: Identity | None) -> Verdict:
-    from rltop.rules import registry  # noqa: PLC0415 - every rule there is: not before the first frame
+    from rltop.rules import registry  # noqa: PLC0415 - imports all rules: not before the first frame
     from rltop.rules.advice import advise  # noqa: PLC0415 - likewise
 
     event = past.event
@@ -212,7 +212,7 @@ class Alert(Struct):
     @property
     def title(self) -> str:
         """The symptom in two or three words; for a rule that no longer exists, its family."""
-        from rltop.rules.registry import NAMED  # noqa: PLC0415 - whoever has an alert has the rules; the first frame has neither
+        from rltop.rules.registry import NAMED  # noqa: PLC0415 - an alert implies imported rules
 
         spec = NAMED.get(self.said_by)
         return self.family if spec is None else spec.title

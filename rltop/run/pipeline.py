@@ -300,7 +300,7 @@ class Pipeline:
             found[key] = [newest.value] if newest is not None and is_late else first
         return found
 
-    # -- what a screen may show before all is judged ---------------------------------------------------------------
+    # -- provisional results for the screen ------------------------------------------------------------------------
 
     def current_identity(self) -> Identity | None:
         """The fixed identity, or the best guess from the rows so far."""

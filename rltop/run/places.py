@@ -46,7 +46,7 @@ def own_file(path: str) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112 - a Path raises where it may not look
+    return os.path.isdir(path)  # noqa: PTH112 - a Path method raises without permission
 
 
 def folder_of(path: str | Path) -> Path:

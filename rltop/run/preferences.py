@@ -407,7 +407,7 @@ def read_rules(environment: Mapping[str, str] | None = None) -> tuple[OwnRules, 
     told, lost = said_in(RULES_FILE, RULES_TABLE, environment), []
     if not told:
         return NO_RULES, []
-    from rltop.rules.registry import NAMED, TAKEN_OVER  # noqa: PLC0415 - most people have set nothing
+    from rltop.rules.registry import NAMED, TAKEN_OVER  # noqa: PLC0415 - most users have set nothing
 
     found: dict[str, dict[str, dict[str, Said]]] = {}
     for place, table in told.items():

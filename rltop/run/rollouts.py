@@ -62,8 +62,8 @@ def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
 
     if len(pattern) > MOST_PATH_CHARS:
         return [], [f"a path of {len(pattern):,} characters: {pattern[:_SHOWN_CHARS]}…"]
-    path = os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is no path
-    is_one = os.path.exists(path) or not glob.has_magic(path)  # noqa: PTH110 - a Path raises where it may not look
+    path = os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is not a path
+    is_one = os.path.exists(path) or not glob.has_magic(path)  # noqa: PTH110 - a Path method raises without permission
     paths = [path] if is_one else sorted(glob.glob(path, recursive=True))  # noqa: PTH207
     if not paths:
         return [], [f"nothing matches {pattern}"]
@@ -243,7 +243,7 @@ class RolloutShelf:
             self._is_closed = True
             self._bell.notify()
 
-    # -- what a view asks ----------------------------------------------------------------------------------------
+    # -- requests of views ---------------------------------------------------------------------------------------
 
     def step_near(self, step: int | None) -> int | None:
         """The newest step of the dump at or before `step` (None: the newest), else its first; None without any."""

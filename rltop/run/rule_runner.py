@@ -373,7 +373,7 @@ class _LazyRow(Mapping[str, float]):
     def __len__(self) -> int:
         return len(self.values())
 
-    def values(self) -> Collection[float]:  # type: ignore[override] # a tuple is no view
+    def values(self) -> Collection[float]:  # type: ignore[override] # a tuple is not a view
         """The values alone, without a lookup for each and without names unless these were already read."""
         if self._numbers is None:
             self._numbers = self._columns.numbers(self._cells)

@@ -218,7 +218,7 @@ class Run:
         watch = self._known_ranks
         return self.main.ranks if watch is None else watch.history
 
-    # -- now ---------------------------------------------------------------------------------------------------------
+    # -- current state -----------------------------------------------------------------------------------------------
 
     @property
     def _now(self) -> Hashable:

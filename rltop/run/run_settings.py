@@ -61,7 +61,7 @@ class RunSettings(NamedTuple):
 
 def settings_beside(path: str) -> RunSettings:
     """The settings near the run at `path`; empty if there are none."""
-    from rltop.formats.settings import MAX_BYTES, MAX_SETTINGS, read_settings  # noqa: PLC0415 - not with every page
+    from rltop.formats.settings import MAX_BYTES, MAX_SETTINGS, read_settings  # noqa: PLC0415 - not on every page
 
     values: dict[str, Value] = {}
     files: list[SettingsFile] = []

@@ -334,7 +334,7 @@ class RunStream:
             self.known.pipeline.stream.recall(step, row)
         return bool(rows)
 
-    # -- what is shown -------------------------------------------------------------------------------------------
+    # -- displayed data ------------------------------------------------------------------------------------------
 
     @property
     def shown(self) -> ReadPath:
@@ -398,7 +398,7 @@ class RunStream:
         if book is None:
             return None
         if self._measured[0] != book.version:
-            from rltop.stats.ranks import measured_ranks  # noqa: PLC0415 - only where spans are written down
+            from rltop.stats.ranks import measured_ranks  # noqa: PLC0415 - only if spans are logged
 
             self._measured = (book.version, measured_ranks(book))
         return self._measured[1]
@@ -437,7 +437,7 @@ class RunStream:
         total.first_unreadable = status.left_out[0] if status.left_out else ""
         return total
 
-    # -- how it is doing -----------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------
 
     @property
     def newest_s(self) -> float | None:
@@ -585,7 +585,7 @@ class RunStream:
             return cannot_read(path, DecodeError(stopped))
         return error
 
-    # -- what the rules say --------------------------------------------------------------------------------------
+    # -- results of the rules ------------------------------------------------------------------------------------
 
     @property
     def events(self) -> Sequence[Event]:

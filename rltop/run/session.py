@@ -73,7 +73,7 @@ def _number(settings: RunSettings, name: str) -> float | None:
 
 def _read(path: str) -> RunSettings:
     """Read the settings, in a separate thread if the file server may not respond."""
-    from rltop.run.run_settings import RunSettings, settings_beside  # noqa: PLC0415 - of asynchronous runs alone
+    from rltop.run.run_settings import RunSettings, settings_beside  # noqa: PLC0415 - for asynchronous runs only
     from rltop.sources.file import mount_of  # noqa: PLC0415
 
     if not mount_of(path).is_network:
@@ -151,7 +151,7 @@ class RunBuilder:
         main = self._stream(found, is_main=True)
         if not found.beside and not has_spans:
             return Run(name, path, main)
-        from rltop.run.rank_watch import RankWatch  # noqa: PLC0415 - rare, and it brings the rules of ranks along
+        from rltop.run.rank_watch import RankWatch  # noqa: PLC0415 - rare, and it imports the rules on ranks
 
         others = [self._stream(each) for each in found.beside if not each.is_rank]
         has_ranks = len(others) < len(found.beside)
@@ -494,7 +494,7 @@ class Session:
     def look_for_console(self, run: Run) -> None:
         """Start searching for the console log of a run, in a thread; results appear in `run.console`."""
         if run.console is None:
-            from rltop.run.console_log import ConsoleLog  # noqa: PLC0415 - only for who looks at one
+            from rltop.run.console_log import ConsoleLog  # noqa: PLC0415 - only if a log is viewed
 
             given, likely = self.builder.options.log, run.failure_log
             run.console = ConsoleLog(run.path.raw, given, self.notifier.notify, likely=likely)
@@ -547,11 +547,11 @@ class Session:
 
     def _shelve(self, run: Run, *, is_judged: bool = False) -> RolloutShelf:
         """Create the shelf for a run's completions, and rules for them if the trainer logs no group ratio."""
-        from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415 - only for who looks at a run for a while
+        from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415 - only for runs viewed for a while
 
         run.rollouts = RolloutShelf(run.path.raw, self.builder.options.rollouts, self.notifier.notify)
         if is_judged and not _logs_group_ratio(run):
-            from rltop.run.rollouts import RolloutWatch, is_cut_off  # noqa: PLC0415 - it brings the rules along
+            from rltop.run.rollouts import RolloutWatch, is_cut_off  # noqa: PLC0415 - it imports the rules
 
             rules = self.builder.rules_of(run.path.raw)
             run.rollout_watch = RolloutWatch(rules)

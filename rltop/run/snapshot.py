@@ -76,7 +76,7 @@ class Snapshot:
         """This one, then the other streams of the run at the same time, ranks last."""
         return (self, *(Snapshot(self.run, source=part, main=self) for part in self._others))
 
-    # -- when --------------------------------------------------------------------------------------------------------
+    # -- the step ----------------------------------------------------------------------------------------------------
 
     @property
     def at_step(self) -> int | None:
@@ -101,7 +101,7 @@ class Snapshot:
         reaching = (one for one in reversed(self.stream.segments) if step is not None and (one.first_step or 0) <= step)
         return next((segment.number for segment in reaching), None)
 
-    # -- what it has -------------------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------------------------
 
     @property
     def rollouts(self) -> RolloutShelf | None:
@@ -113,7 +113,7 @@ class Snapshot:
         at, events = self.at_step, self.source.events
         return events if at is None else [one for one in events if not one.stream and one.step <= at]
 
-    # -- what the rules say at the step ------------------------------------------------------------------------------
+    # -- alerts at the step ------------------------------------------------------------------------------------------
 
     @cached_property
     def standing(self) -> tuple[Verdict, ...]:
@@ -137,7 +137,7 @@ class Snapshot:
         """The excluded alerts at the step, which are acknowledged or muted now; worst first."""
         return self.source.muted_at(self.at_step)
 
-    # -- where its time went -----------------------------------------------------------------------------------------
+    # -- timing ------------------------------------------------------------------------------------------------------
 
     @property
     def timing(self) -> Timing:

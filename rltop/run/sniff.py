@@ -101,7 +101,7 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
         OSError: it cannot be opened or read.
         DecodeError: it is compressed and cannot be decompressed.
     """
-    if os.path.isdir(path):  # noqa: PTH112 - a Path raises where it may not look
+    if os.path.isdir(path):  # noqa: PTH112 - a Path method raises without permission
         return TABLES, ""
     with open_regular(path) as file:
         head = file.read(SNIFF_BYTES) or b""
@@ -128,7 +128,7 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
 
 
 def _kind_of_database(path: str) -> tuple[Kind | None, str]:
-    from rltop.formats.tables import runs_in  # noqa: PLC0415 - few have trackers
+    from rltop.formats.tables import runs_in  # noqa: PLC0415 - few runs use tracker databases
 
     try:
         runs = runs_in(path) if Path(path).stat().st_size else []
@@ -138,7 +138,7 @@ def _kind_of_database(path: str) -> tuple[Kind | None, str]:
 
 
 def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -> tuple[Kind | None, str]:
-    from rltop.formats.compressed import CompressedDecoder  # noqa: PLC0415 - most files are not
+    from rltop.formats.compressed import CompressedDecoder  # noqa: PLC0415 - most files are not compressed
 
     decoder = CompressedDecoder(codec, AutoDecoder(path, DecoderOptions(), layers=1))
     records = decoder.feed(head, 0, 0)
@@ -193,7 +193,7 @@ def _why_not_console(path: str, data: bytes) -> str:
     decoder = CONSOLE.make(DecoderOptions())
     if decoder.feed(data, 0, 0) or decoder.finish():
         return ""
-    from rltop.formats.console.writers import writers_in  # noqa: PLC0415 - most logs are of one run
+    from rltop.formats.console.writers import writers_in  # noqa: PLC0415 - most logs contain a single run
 
     if writers_in(io.BytesIO(data)):
         return ""
@@ -213,7 +213,7 @@ def _why_not_table(text: bytes, options: DecoderOptions) -> str:
         return ""
     if not any(record.schema.keys for record in records):
         return "its rows have no number"
-    import csv  # noqa: PLC0415 - most files are no tables
+    import csv  # noqa: PLC0415 - most files are not tables
 
     lines = io.StringIO(text.decode("utf-8", "replace").lstrip("\ufeff"), newline="")
     delimiter = max(",;\t", key=lines.readline().count)
@@ -279,7 +279,7 @@ def _why_not_document(text: bytes, options: DecoderOptions) -> str:
 
 
 def _has_meaning(records: Sequence[Record]) -> bool:
-    from rltop.trainers.identify import identify  # noqa: PLC0415 - rare, and it brings every trainer along
+    from rltop.trainers.identify import identify  # noqa: PLC0415 - rare, and it imports every trainer
 
     found = identify(list(dict.fromkeys(key for record in records for key in record.schema.keys)), {})
     return bool(found.signals or found.guesses)
@@ -414,7 +414,7 @@ _PARTS_OF_TRACKERS = ("/swanlog/", "/run-", "/offline-run-", "/latest-run/", "/d
 
 def tracker_of(path: str) -> str:
     """The tracker that wrote a file for its own use, by the path: such a file is never a run; empty if none did."""
-    where = os.path.abspath(path)  # noqa: PTH100 - links stay as they are named
+    where = os.path.abspath(path)  # noqa: PTH100 - links must not be resolved
     if not any(part in where for part in _PARTS_OF_TRACKERS):
         return ""
     return next((whose for whose, pattern in _OF_TRACKERS if pattern.search(where)), "")
