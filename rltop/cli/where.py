@@ -55,7 +55,7 @@ _ANSWER_S = 20.0
 """Timeout after which sources are reported as silent."""
 _AGAIN_S = 1.0
 _OLD_S = 10.0
-"""Age from which it is shown."""
+"""Smallest age that is shown, in seconds; a younger line shows none."""
 
 
 def where(arguments: Namespace) -> int:
