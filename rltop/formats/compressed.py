@@ -1,8 +1,8 @@
-"""Compressed history: `.gz`, `.bz2` and `.zst` in front of any other decoder; so is text in UTF-16.
+"""Compressed history: `.gz`, `.bz2` and `.zst` in front of any other decoder, and likewise text in UTF-16.
 
-Known by magic bytes, not by name. What was decoded before a stream ends early or breaks is kept; several members in a
-row are one stream, as their tools read them. A few bytes may stand for any number: they are unpacked and decoded a
-piece at a time, and what is unpacked and waits is never more than a few MiB.
+Recognised by magic bytes, not by name. If a stream ends early or breaks, everything decoded before is kept; several
+concatenated members are one stream, as for the command-line tools. A few bytes can expand to any size, so data is
+decompressed and decoded piece by piece, and at most a few MiB of decompressed data are held.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from rltop.formats.decoder import Codec, Decoder, OuterDecoder, zstandard_packag
 from rltop.model import Counts, Record
 
 SLICE_BYTES = 16 * 1024
-"""Decompressed bytes decoded at a time: at worst, as nothing but line ends, some 10 ms."""
+"""Decompressed bytes decoded at a time; the worst case, line ends only, takes some 10 ms."""
 _PIECE_BYTES = 4 * 1024
-"""Compressed bytes given to a codec at a time: what it made of the piece in which a stream breaks is lost."""
+"""Compressed bytes given to a codec at a time; the output of the piece in which a stream breaks is lost."""
 
 
 _ZSTD_BYTES = 256
-"""What zstd is given at a time, as its package holds back no output.
+"""Bytes given to zstd at a time, because its package cannot limit the output.
 
-Four bytes are a block at least, and a block is 128 KiB at most: 8 MiB come out at once.
+A block has at least four bytes and expands to at most 128 KiB, so at most 8 MiB come out at once.
 """
 
 
 class _Utf16:
-    """UTF-16 as UTF-8, its byte-order mark left out; what is no UTF-16 is marked as such."""
+    """UTF-16 to UTF-8, without byte order mark; invalid data becomes replacement characters."""
 
     eof, unused_data = False, b""
 
@@ -43,13 +43,13 @@ class _Utf16:
 
 
 class CompressedDecoder(OuterDecoder):
-    """Decompresses in front of `inner`; places are offsets in the decompressed stream.
+    """Decompresses in front of `inner`; positions are offsets in the decompressed stream.
 
     Attributes:
-        note: what is wrong with the compressed stream, for a person; empty when nothing is.
+        note: what is wrong with the compressed stream, for the user; else empty.
 
     Raises:
-        SourceError: the codec is zstd and no package for it is installed.
+        SourceError: the codec is zstd and its package cannot be imported.
     """
 
     def __init__(self, codec: Codec, inner: Decoder) -> None:
@@ -60,7 +60,7 @@ class CompressedDecoder(OuterDecoder):
         own = () if self._package is None else (self._package.ZstdError,)
         self._errors: tuple[type[Exception], ...] = (zlib.error, OSError, EOFError, ValueError, *own)
         self._inflater: Any = None
-        """What unpacks the member that has begun: of zlib, bz2 or zstandard; None between two."""
+        """Decompressor of the current member, from zlib, bz2 or zstandard; None between members."""
         self._packed: deque[bytes] = deque()
         self._unpacked = memoryview(b"")
         self._may_give = False
@@ -82,7 +82,7 @@ class CompressedDecoder(OuterDecoder):
         return self.note or super().stopped
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decompress and decode the first piece of what has come."""
+        """Queue compressed data; decompress and decode the first piece."""
         self._generation = generation
         if not self._is_broken:
             self._packed.extend(data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
@@ -113,7 +113,7 @@ class CompressedDecoder(OuterDecoder):
         return self._inflater is not None and not (self._is_broken or self.codec is Codec.UTF16)
 
     def __deepcopy__(self, memo: dict[int, object]) -> CompressedDecoder:
-        """A copy that can be finished, and not fed: what unpacks is not copied."""
+        """A copy that can be finished but not fed, since the decompressor is shared."""
         twin = copy(self)
         twin._inner = deepcopy(self._inner, memo)
         return twin
@@ -139,7 +139,7 @@ class CompressedDecoder(OuterDecoder):
         self.note = ""
 
     def _unpack(self) -> None:
-        """Unpack the next slice; some bytes, those of a beginning or an end, give nothing."""
+        """Decompress the next slice; may give nothing, for example in a header or trailer."""
         piece = self._packed.popleft() if self._packed else b""
         if self._inflater is None:
             piece = piece.lstrip(b"\0") if self._members else piece
@@ -153,7 +153,7 @@ class CompressedDecoder(OuterDecoder):
             self._break(f"the {self.codec} stream is damaged ({error}); the data before that was read")
             return
         self._unpacked = memoryview(out)
-        # A codec that has filled a slice may hold more, whether or not it has taken all of its input.
+        # A codec that has filled a slice may hold more output, even if it has consumed all of its input.
         self._may_give = bool(out) and not inflater.eof
         if inflater.eof:
             self._inflater = None
@@ -173,12 +173,12 @@ class CompressedDecoder(OuterDecoder):
         return self._package.ZstdDecompressor().decompressobj()
 
     def _pull(self, inflater: Any, data: bytes) -> tuple[bytes, bytes]:
-        """Decompress some of `data`: about a slice out, and what of `data` was not used."""
+        """Decompress part of `data`; returns about a slice of output and the unused input."""
         if self.codec is Codec.ZSTD:
             return inflater.decompress(data[:_ZSTD_BYTES]), data[_ZSTD_BYTES:]
         if self.codec is Codec.UTF16:
             return inflater.decompress(data), b""
-        # bz2 keeps unused input itself: asked again with nothing, it goes on.
+        # bz2 keeps unused input itself: a call with empty input continues.
         out = inflater.decompress(data, SLICE_BYTES)
         return out, inflater.unconsumed_tail if self.codec is Codec.GZIP else b""
 

@@ -1,8 +1,8 @@
-"""CSV files → records: `progress.csv`, `metrics.csv`, and tables made by hand.
+"""CSV files → records: `progress.csv`, `metrics.csv`, and handmade tables.
 
-The first record is the header. A quoted cell may hold line feeds (printed arrays do), so a record ends at a line feed
-outside quotes. Trainers that meet a new key write the whole file again with another header: rows that come again are
-not given out twice.
+The first row is the header. A quoted cell may contain line feeds (printed arrays do), so a row ends at a line feed
+outside quotes. Some trainers rewrite the whole file with another header when a new key appears: repeated rows are not
+given out again.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from rltop.formats.tracker_steps import ExportedRows
 
 MAX_RECORD_BYTES = 4 * 1024 * 1024
-"""A quote that is never closed may swallow so much, no more."""
+"""Limit for one row, so that an unclosed quote does not swallow the rest of the file."""
 MAX_COLUMNS = 20_000
 _DELIMITERS = (",", "\t", ";")
 
 
 _EXPORTED = {"Step": "step", "Wall time": "wall_time"}
-"""What the downloads of W&B's and TensorBoard's charts call step and time."""
+"""Names of step and time in chart downloads of W&B and TensorBoard."""
 _LEAST, _MOST, _OF_RUN = "__MIN", "__MAX", " - "
 _LEFT_OUT = "\0"
-"""Stands for the name of a column that says the same as another."""
+"""Replaces the name of a column that duplicates another or holds row numbers."""
 
 
 class CsvDecoder(Decoder):
-    """Rows under a header; an empty cell was not logged.
+    """Rows under a header; an empty cell means "not logged".
 
-    The step is the first documented step key of the header, or the number of the
-    row where the header has none. A later line of names alone is a new header.
+    The step is the first documented step key in the header; without one, rows are
+    numbered. A later line of names only is a new header.
 
     Args:
-        step_key: the column that holds the step; empty: the documented list.
-        may_count_rows: rows of a table without a step are numbered; off where reading begins in the middle,
-            behind the head: a line may stand inside quotes there, until one has been a row.
+        step_key: the column that holds the step; empty for the documented list.
+        may_count_rows: number the rows of a table without a step; off if reading starts in the middle of the file.
+            There, lines may be inside quotes, so they are skipped until one is certainly a row.
     """
 
     is_rewritten = True
@@ -92,7 +92,7 @@ class CsvDecoder(Decoder):
         return [*records, *self.flush()] if is_full else records
 
     def flush(self) -> list[Record]:
-        """The rows of a long table so far, and those that wait for a step; others are given out with their line."""
+        """The rows of a long table so far, and those waiting for a step; other rows are given out at once."""
         return self._release(is_end=False)
 
     @property
@@ -104,12 +104,12 @@ class CsvDecoder(Decoder):
 
     @property
     def holds_back(self) -> bool:
-        """Has a line, or a cell over several, not ended, or does a row wait for its step?"""
+        """Is there a partial line or an unclosed quoted cell, or does a row wait for its step?"""
         is_waiting = self._gathered is not None and self._gathered.is_holding
         return is_waiting or self._framer.pending is not None or bool(self._open)
 
     def finish(self) -> list[Record]:
-        """Decode the last record if it has a cell for every column; a shorter one was cut off."""
+        """Decode the last row if it has a cell for every column; a shorter one was cut off."""
         records: list[Record] = []
         last = self._framer.finish()
         if last is not None:
@@ -121,7 +121,7 @@ class CsvDecoder(Decoder):
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """The file begins anew, with a header, whoever goes on writing it."""
+        """The file starts over with a header, whether or not the writer restarted."""
         self._framer.reset()
         self._open.clear()
         self._header, self._gathered = [], None
@@ -151,7 +151,7 @@ class CsvDecoder(Decoder):
         yield from self._take_record(text.removesuffix("\r"), is_ended=is_ended)
 
     def _take_record(self, text: str, *, is_ended: bool) -> Iterator[Record]:
-        is_comment = not self._header and text.startswith("#")  # what some monitors write above the header
+        is_comment = not self._header and text.startswith("#")  # some monitors write one above the header
         if is_comment or not text.strip():
             return
         cells = self._cells(text) if self._header else None
@@ -185,7 +185,7 @@ class CsvDecoder(Decoder):
         return new
 
     def _is_row_alone(self, line: bytes) -> bool:
-        """Is a line for certain a row by itself, and no part of a quoted cell?"""
+        """Is the line certainly a whole row, and not part of a quoted cell?"""
         cells = None if line.count(b'"') % 2 else self._cells(line.decode("utf-8", "replace").removesuffix("\r"))
         if cells is None or len(cells) != len(self._header) or not self._has_step:
             return False
@@ -197,7 +197,7 @@ class CsvDecoder(Decoder):
         return is_like and all(cell.strip() and number_of(cell) is None and step_of(cell) is None for cell in cells)
 
     def _why_not(self, cells: list[str] | None, *, is_ended: bool) -> str:
-        """Why a record is no row; empty if it is one."""
+        """The reason why it is no row; empty if it is one."""
         if cells is None:
             return "not a CSV row"
         if len(cells) > len(self._header):
@@ -223,13 +223,13 @@ class CsvDecoder(Decoder):
         stripped = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
         self._header = _as_logged([_EXPORTED.get(name, name) for name in stripped])
         if not names[0] and len(names) > 1:
-            self._header[0] = _LEFT_OUT  # the numbers of the rows, as pandas writes them
+            self._header[0] = _LEFT_OUT  # row numbers, as pandas writes them
         self._builder = RecordBuilder(self.counts, self._step_key)
         self._gathered = self._gatherer()
         self._has_step = any(self._builder.may_hold_step(key, self._header) for key in self._step_keys)
 
     def _gatherer(self) -> LongTable | ExportedRows | None:
-        """What rows are gathered in that are none by themselves, or wait for a step; None for any other table."""
+        """The object that collects long-table or exported rows; None for any other table."""
         if is_long(self._header):
             return LongTable(self._builder)
         if WRITER_STEP in self._header and not self._step_key:
@@ -250,9 +250,9 @@ class CsvDecoder(Decoder):
 
 
 def _as_logged(names: list[str]) -> list[str]:
-    """The names of a W&B chart (`run - metric`, with its least and most) as the run logged them.
+    """Column names of a W&B chart (`run - metric`, with its minimum and maximum) as the run logged them.
 
-    Where the columns are of several runs, their names stay before the metrics.
+    If the columns belong to several runs, the run names are kept as prefixes.
     """
     charted = {name for name in names if f"{name}{_LEAST}" in names and f"{name}{_MOST}" in names}
     if not charted:

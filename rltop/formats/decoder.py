@@ -1,8 +1,8 @@
-"""What every decoder is asked, and what decoders share: options, lines, bytes that wait, the budget for unpacking.
+"""The interface of decoders, and what they share: options, lines, pending bytes, the memory budget.
 
-Lines are split on the line feed only: other Unicode line ends stand inside JSON strings. A few bytes of a zip file or
-of a parquet page can stand for gigabytes; streams (gzip, bzip2, zstd) need no budget: they are unpacked and decoded a
-piece at a time. zstandard is imported where something is compressed so: the standard library has none yet.
+Lines are split at line feeds only, because other Unicode line separators occur inside JSON strings. A few bytes of a
+zip file or a parquet page can expand to gigabytes, hence the budget. Streams (gzip, bzip2, zstd) need none: they are
+decompressed and decoded piece by piece. zstandard is imported only if needed; the standard library has no zstd yet.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rltop.structs import NamedTuple
 
 
 class DecoderOptions(NamedTuple):
-    """How a file is decoded; every kind takes what concerns it.
+    """How a file is decoded; each format uses the options that apply to it.
 
     Attributes:
-        step_key: the key that holds the step; empty: the documented list.
-        may_count_rows: a file whose rows have no step is numbered by row; off where reading begins in the middle.
-        writer: of a console log only the lines of this one of several runs; empty: all.
-        is_hurried: a few rows are read, and somebody waits for them: see `json_text`.
+        step_key: the key that holds the step; empty for the documented list.
+        may_count_rows: number the rows of a file without steps; off if reading starts in the middle.
+        writer: read only this run's lines in a console log of several; empty for all.
+        is_hurried: only a few rows are read, and the user is waiting: see `jsonl`.
     """
 
     step_key: str = ""
@@ -35,103 +35,102 @@ class DecoderOptions(NamedTuple):
 
 
 BARE_FAILURES = ("the process ended with exit code", "SwanLab has the run as")
-"""How a failure begins that names no cause: whoever knows one says more."""
+"""Prefixes of failures that name no cause; a failure with a cause is preferred."""
 
 
 FATAL_S = 30.0
-"""So long without progress after a line that no process survives, and the job is dead."""
+"""A job is dead after this long without progress following a line that no process survives."""
 CAUGHT_S = 300.0
-"""So long, and longer than usual, after an exception that the job may have caught."""
+"""A job is dead after this long, and longer than usual, following an exception that it may have caught."""
 NO_USUAL_S = 1_800.0
-"""Stuck after so long without progress where nothing tells what is usual."""
+"""A job is stuck after this long without progress, if its usual duration is unknown."""
 STUCK, STUCK_FLOOR_S = 6.0, 300.0
-"""Stuck after so many times what is usual, and not sooner."""
+"""A job is stuck after this multiple of the usual duration, but not earlier than the floor."""
 ENDED_S = 2 * 3_600.0
-"""A job that is not seen to be in the middle of something has ended after a silence of so long, rather than hung."""
+"""After this much silence, a job not known to be in the middle of something has ended rather than hung."""
 GONE_S = 48 * 3_600.0
-"""A job whose files have not gone on for longer is gone, whatever they say last."""
+"""After this much silence a job is gone, whatever its files say last."""
 
 
 def stuck_after(usual_s: float | None, longest_s: float) -> float:
-    """How long nothing must go on, in seconds, until a job is stuck; `longest_s`: what was usual once already."""
+    """Seconds without progress until a job is stuck; at least `longest_s`, the longest normal gap so far."""
     return max(longest_s, NO_USUAL_S if usual_s is None else max(STUCK * usual_s, STUCK_FLOOR_S))
 
 
 def ended_after(usual_s: float | None, *, is_midway: bool) -> float:
-    """How long until it has ended rather than hangs, where nothing tells why it is silent.
+    """Seconds of silence until a job counts as ended rather than hung, if nothing explains the silence.
 
     Args:
-        is_midway: it is seen to be in something, or short of its last step.
+        is_midway: a phase is open, or the last step has not been reached.
     """
     return GONE_S if is_midway else max(ENDED_S, 2.0 * STUCK * (usual_s or 0.0))
 
 
 class Decoder:
-    """Bytes in, rows out; the half line at the end is kept until its rest comes.
+    """Bytes in, records out; a partial line at the end is kept until the rest comes.
 
-    A kind of file overrides what it has to say more of than what stands here.
+    Formats override the members whose defaults do not fit.
     """
 
     counts: Counts
 
     @property
     def is_rewritten(self) -> bool:
-        """Is a file of this kind written anew with every row? Then a new beginning is no new attempt."""
+        """Is the whole file rewritten with every row? Then a new beginning is not a restart."""
         return False
 
     @property
     def is_finished(self) -> bool:
-        """Has the writer said that the run is over, in a record of its own?"""
+        """Has the writer marked the end of the run in a record of its own?"""
         return False
 
     @property
     def is_done(self) -> bool:
-        """Is the newest thing that the writer says, in words, that the run is done? It may go on all the same."""
+        """Does the newest output say that the run is done? It may continue nevertheless."""
         return False
 
     @property
     def failure(self) -> str:
-        """What the writer says that it died of, raw; empty where it says nothing, or has gone on since."""
+        """Raw text of the failure that the writer reported; empty if none, or if the run has continued since."""
         return ""
 
     @property
     def dies_after_s(self) -> float:
-        """How long nothing must come behind `failure` until it is what the run died of: `FATAL_S` or `CAUGHT_S`."""
+        """Seconds of silence after `failure` until the run counts as dead: `FATAL_S` or `CAUGHT_S`."""
         return FATAL_S
 
     @property
     def stopped(self) -> str:
-        """Why nothing more can be read, for a person; empty while something can."""
+        """Reason why nothing more can be read, for the user; else empty."""
         return ""
 
     @property
     def group_size(self) -> int | None:
-        """Completions per prompt, where the settings or the samples in the file say it."""
+        """Completions per prompt, if settings or samples in the file contain it."""
         return None
 
     def take_head(self, data: bytes) -> None:
-        """Learn from the first bytes, cut anywhere, what rows at the end need; rows in them are not given out.
+        """Read what later rows need from the beginning of the file; its own rows are not given out.
 
         Args:
-            data: the beginning of the file, at most `Kind.head_bytes` of it.
+            data: the beginning, cut anywhere, at most `Kind.head_bytes`.
         """
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode what has come; `offset` is where `data` stands in the file."""
+        """Decode new data, which is at `offset` in the file."""
         raise NotImplementedError
 
     @property
     def has_more(self) -> bool:
-        """Is some of what was fed not decoded yet?
+        """Is some of the fed data not decoded yet?
 
-        A decoder that may have more to give than there is time for in one call keeps the rest. Whoever feeds it asks
-        it to go on until it has no more, in its own time, before it is fed again: nothing is lost where that is not
-        done, but more is held.
+        A decoder that needs too long for a single call keeps the rest. The caller should call `go_on` until `has_more`
+        is False before it feeds more data; otherwise nothing is lost, but more memory is used.
         """
         return False
 
     def go_on(self) -> list[Record]:
-        """Decode the next piece of what was fed: some milliseconds of it."""
+        """Decode the next piece of the fed data, for a few milliseconds."""
         return []
 
     def go_on_to_end(self) -> list[Record]:
@@ -141,27 +140,27 @@ class Decoder:
         return records
 
     def flush(self) -> list[Record]:
-        """What has been gathered of a row that may go on: nothing more has come for a while."""
+        """The rows collected so far, even if they may still grow; called when no data has come for a while."""
         return []
 
     @property
     def holds_back(self) -> bool:
-        """Would `finish` give or count anything that `flush` did not?
+        """Would `finish` return or count anything that `flush` did not?
 
-        A deep copy can be finished instead, to see what there would be if nothing came.
+        A deep copy can be finished to see what there would be if no more data came.
         """
         return False
 
     def finish(self) -> list[Record]:
-        """Decode a last line that was never ended, if it is whole."""
+        """Decode the last line, which has no line end, if it is complete."""
         raise NotImplementedError
 
     def take_spans(self) -> list[TimedSpan]:
-        """When stages really began and ended, step by step: what has been read of it since the last call."""
+        """The measured intervals of stages, step by step, that were read since the last call."""
         return []
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """Forget the half line: what follows begins a new file, of a writer that started anew or merely goes on."""
+        """Forget the partial line, because a new file follows; `is_restart`: its writer started over."""
         raise NotImplementedError
 
     def _refuse(self, reason: str) -> None:
@@ -169,7 +168,7 @@ class Decoder:
 
 
 class OuterDecoder(Decoder):
-    """What a decoder says that leaves rows to another one, which may not be known yet."""
+    """Base of decoders that delegate to another one, which may not be known yet."""
 
     _inner: Decoder | None
 
@@ -182,21 +181,21 @@ def _of_inner(name: str) -> property:
 
 
 _UNKNOWN = Decoder()
-"""Of which nothing is known yet: it says what any decoder does that has not more to say."""
+"""Stands in for an inner decoder that is not known yet; gives the defaults."""
 for _name in ("is_rewritten", "is_finished", "is_done", "failure", "dies_after_s", "stopped", "group_size"):
     setattr(OuterDecoder, _name, _of_inner(_name))
 
 
-# -- The bytes of a binary file that have come but are not decoded yet ---------------------------------------------
-# Owns their place in the file. Bytes may be given again: a file system can show a region as zeros first and as data
-# later, so what is given again replaces what is held.
+# -- pending bytes of binary files ---------------------------------------------------------------------------------
+# Tracks their position in the file. Bytes may be given again, because a file system can show a region as zeros first
+# and as data later; new bytes then replace the old ones.
 
 
 class PendingBytes:
-    """A gapless piece of a file, cut at its beginning as it is decoded.
+    """A contiguous piece of a file, cut at its beginning as it is decoded.
 
     Attributes:
-        data: the bytes to look at; complete only after `take` has returned True.
+        data: the bytes held; complete only after `take` has returned True.
     """
 
     def __init__(self) -> None:
@@ -211,9 +210,9 @@ class PendingBytes:
         self._parts, self._wanted = [], 0
 
     def take(self, data: bytes, offset: int) -> bool:
-        """Add what stands at `offset`; False while fewer bytes are held than were wanted.
+        """Add data at `offset`; False if fewer bytes are held than `drop` asked for.
 
-        Bytes before the end of what is held replace it from there on; after a gap only the new bytes are held.
+        Data before the end of the held bytes replaces them from there on; after a gap only the new data is held.
         """
         if offset != self.end:
             self._wanted = 0
@@ -231,7 +230,7 @@ class PendingBytes:
         return True
 
     def drop(self, count: int, wanted: int = 0) -> None:
-        """Cut `count` bytes off; `take` need not look before `wanted` bytes are held then."""
+        """Remove `count` bytes; `take` then returns False until `wanted` bytes are held."""
         self.data = self.data[count:]
         self.start += count
         self._wanted = self.start + wanted
@@ -241,12 +240,12 @@ class PendingBytes:
         self.start -= len(data)
 
     def jump(self, offset: int) -> None:
-        """Hold nothing, and go on at `offset`, wherever that is."""
+        """Drop all bytes and continue at `offset`."""
         self.clear()
         self.start = self.end = offset
 
     def _join(self) -> None:
-        # A large record comes in many pieces: joined once, not at each of them.
+        # A large record comes in many pieces, which are joined once rather than at each of them.
         if self._parts:
             self.data = b"".join((self.data, *self._parts)) if self.data or len(self._parts) > 1 else self._parts[0]
             self._parts = []
@@ -255,22 +254,22 @@ class PendingBytes:
 MAX_LINE_BYTES = 16 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
 HOLE_BYTES = 512
-"""So many bytes in a row that are NUL, or were left out, are a hole. A line ends before it; fewer may stand in one."""
+"""Minimum length of a hole: consecutive bytes that are NUL or were left out. Shorter ones may be inside a line."""
 _HOLE = regex(rb"\0{512,}|(?<=[\r\n])\0+")
 
 CONFLICT = b"<<<<<<< "
-"""How a line begins that git leaves where two versions of a file cannot be merged."""
+"""Start of a conflict marker, which git writes if it cannot merge two versions of a file."""
 _CONFLICT_LINE = regex(rb"^" + CONFLICT, re.MULTILINE)
 
 
 def conflict_line(text: bytes | bytearray) -> int:
-    """The number, from 1, of the first line that git has left as a conflict marker; 0 if there is none."""
+    """Line number, from 1, of the first git conflict marker; 0 if there is none."""
     found = _CONFLICT_LINE.search(text)
     return 0 if found is None else text.count(b"\n", 0, found.start()) + 1
 
 
 def without_holes(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
-    """Yield what stands between the holes of `data` with its offset; no part and no line in it begins with NUL."""
+    """Yield the parts between the holes in `data`, with offsets; no part or line begins with NUL."""
     begin = 0
     for stop, behind in [*(hole.span() for hole in _HOLE.finditer(data)), (len(data), len(data))]:
         part = data[begin:stop].lstrip(b"\0")
@@ -280,14 +279,13 @@ def without_holes(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
 
 
 class LineFramer:
-    """Cuts a byte stream into lines with their offsets.
+    """Splits a byte stream into lines with their offsets.
 
-    A line past 16 MiB is skipped up to its end and counted; NUL bytes (holes that a truncating writer leaves, or data
-    that has not reached this node) are taken out of a line and counted. A line that a hole interrupts ends there: what
-    stands behind it is another one.
+    Lines over 16 MiB are skipped and counted. NUL bytes inside a line (holes left by a truncating writer, or data that
+    has not reached this node yet) are removed and counted. A hole ends the line before it; a new line begins after it.
 
     Args:
-        inside: where reading begins inside a line, the rest of which is passed over; None: at the beginning of one.
+        inside: offset if reading starts inside a line, whose rest is skipped; None if it starts at a line.
     """
 
     def __init__(self, counts: Counts, inside: int | None = None) -> None:
@@ -299,7 +297,7 @@ class LineFramer:
         self._is_skipping = inside is not None
 
     def feed(self, data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
-        """Yield each line that `data` completes, without its end, and its offset."""
+        """Yield each line that `data` completes, without line end, and its offset."""
         if b"\0" in data:
             for part, start in without_holes(data, offset):
                 self._counts.nul_bytes -= len(part)
@@ -316,7 +314,7 @@ class LineFramer:
         self._end = offset + len(data)
         if not self._parts and not self._is_skipping:
             self._start = offset
-        # Searched for, not split: `bytes.split` looks at every byte by itself, and every copy of a long line counts.
+        # `find` instead of `split`, which examines every byte separately; copies of long lines are expensive.
         end = data.find(b"\n")
         if end < 0:
             self._hold(data)
@@ -344,7 +342,7 @@ class LineFramer:
 
     @property
     def pending(self) -> tuple[bytes, int] | None:
-        """The unfinished last line as it stands, and its offset; None where there is none."""
+        """The partial last line and its offset, or None."""
         return (b"".join(self._parts), self._start) if self._parts else None
 
     def finish(self) -> tuple[bytes, int] | None:
@@ -373,7 +371,7 @@ class LineFramer:
 
 
 MAGIC_BYTES = 4
-"""How many bytes of a file tell its codec."""
+"""Bytes needed to recognise a codec."""
 
 
 class Codec(enum.StrEnum):
@@ -381,7 +379,7 @@ class Codec(enum.StrEnum):
     BZIP2 = "bzip2"
     ZSTD = "zstd"
     UTF16 = "UTF-16"
-    """What `>` of Windows PowerShell writes."""
+    """Written by `>` in Windows PowerShell."""
 
 
 _MAGIC = (
@@ -391,28 +389,28 @@ _MAGIC = (
 
 
 def codec_of(head: bytes) -> Codec | None:
-    """The codec of a file that begins with `head` (at least `MAGIC_BYTES`); None if it is as it is read."""
+    """The codec of a file that begins with `head` (at least `MAGIC_BYTES`); None if it is not compressed."""
     return next((codec for magic, codec in _MAGIC if head.startswith(magic)), None)
 
 
 MEMORY_BYTES = 256 * 1024 * 1024
-"""What is held of one file while it is read; an archive of a real run takes a few MiB."""
+"""Memory budget for one file; an archive of a real run takes a few MiB."""
 CELL_BYTES = 32
-"""A number or a reference to a text, as Python holds it."""
+"""Approximate size of a Python number, or of a reference to a string."""
 
 
 class Allowance:
-    """What is left of the budget of one file."""
+    """The remaining memory budget of one file."""
 
     def __init__(self, limit: int = MEMORY_BYTES) -> None:
         self._limit = limit
         self._spent = 0
 
     def spend(self, size: int, what: str) -> None:
-        """Have `size` more bytes in memory, for `what`.
+        """Use `size` more bytes, for `what`.
 
         Raises:
-            DecodeError: that is more than may be; names what, the size and the limit.
+            DecodeError: the budget is exceeded; names what, the size and the limit.
         """
         self._spent += max(0, size)
         if self._spent > self._limit:
@@ -420,10 +418,10 @@ class Allowance:
 
 
 def zstandard_package() -> ModuleType:
-    """The package.
+    """The zstandard package.
 
     Raises:
-        SourceError: it cannot be imported, though it is a dependency.
+        SourceError: it cannot be imported, although it is a dependency.
     """
     try:
         import zstandard  # noqa: PLC0415 - no other format pays for it
@@ -436,7 +434,7 @@ def zstandard_package() -> ModuleType:
 
 
 def unpack(data: bytes, most: int) -> bytes:
-    """The first `most` bytes of what was packed.
+    """The first `most` bytes of zstd data, decompressed.
 
     Raises:
         SourceError: the package cannot be imported.
@@ -444,7 +442,7 @@ def unpack(data: bytes, most: int) -> bytes:
     """
     package = zstandard_package()
     try:
-        # Not `decompress`: it makes room for whatever length the frame itself claims.
+        # Not `decompress`, which allocates whatever length the frame claims.
         out: bytes = package.ZstdDecompressor().stream_reader(data).read(most)
     except package.ZstdError as error:
         raise ValueError(str(error)) from error

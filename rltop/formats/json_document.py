@@ -1,7 +1,7 @@
 """Whole JSON documents → records: `trainer_state.json`, and lists or tables of rows.
 
-Such a file is written anew each time, and not atomically: half a document is not
-an error but "not yet". Rows that were there before are not given out twice.
+Such a file is rewritten each time, not atomically, so half a document is not an error
+but "not yet". Rows of the previous version are not given out twice.
 """
 
 from __future__ import annotations
@@ -36,64 +36,64 @@ if TYPE_CHECKING:
     from rltop.formats.tracker_steps import ExportedRows
 
 AT_ONCE_BYTES = 512 * 1024
-"""A smaller document is parsed at once, in some milliseconds; a larger one in pieces."""
+"""Smaller documents are parsed in one call, which takes a few milliseconds; larger ones piece by piece."""
 _MAX_EARLY_ATTEMPTS = 64
 _ENTRIES_AT_ONCE = 1000
 _ROWS_AT_ONCE = 100
-"""Values parsed and rows made at once: some milliseconds."""
+"""Values parsed and rows built per call, which takes a few milliseconds."""
 _ROW_LISTS = ("log_history", "history", "metrics", "logs", "rows", "records", "data")
-"""Where the rows of a document may stand, most trusted first; else under the only list of objects."""
+"""Keys that may hold the rows of a document, most trusted first; else the only list of objects does."""
 
 _CURVES_BELOW = 2
-"""So many objects deep curves are looked for."""
+"""Levels of nesting searched for curves."""
 _TOLD, _LONGEST_KEY = 4, 40
 _NEARLY_AS_LONG = 0.9
 _MOST_LENGTHS = 4
-"""Training, evaluations and what else has a pace of its own; lists of more lengths are no columns of one table."""
+"""Most different lengths of columns in a table: training, evaluations and others may each have their own interval."""
 
 _CURVES = ("loss", "losses", "train_loss", "train_losses", "reward", "rewards", "returns", "episode_rewards")
 _X, _Y, _PAIR = ("steps", "step", "x"), ("values", "value", "y"), 2
 _POINT = frozenset({*_X, *_Y, *STEP_KEYS, *TIME_KEYS, "epoch"})
-"""What a point of a series may hold."""
+"""Keys allowed in a point of a series."""
 _EXPORT = ("wall_time", "step", "value")
-"""What TensorBoard's download of a curve holds for each point, as JSON."""
+"""Fields of a point in TensorBoard's JSON download of a curve."""
 _CURVE_VALUES = 10
-"""A list of fewer numbers may be anything: a result of each seed, or of each fold."""
+"""Minimum length of a curve; a shorter list may be anything, such as a result per seed or per fold."""
 
 _STAGE = regex(
     r"(?i)(?<![a-z])(?:pretrain(?:ing)?|sft|rm|reward_model|dpo|kto|orpo|ppo|grpo|rloo|rlvr|rlhf|rl|stage_?\d+)(?![a-z])"
 )
-"""What one after the other is done to a model."""
+"""Names of the successive stages of a training."""
 
 Row = Mapping[str, object]
 
 
 _PATIENT = json.JSONDecoder(parse_int=whole_number)
 _WINDOW_CHARS = 64 * 1024
-"""What is parsed at a time: some milliseconds."""
+"""Characters parsed at a time, which takes a few milliseconds."""
 _MAX_ENTRIES = 4_000_000
-"""Entries of a document's containers; more than 20 values for each of 100,000 rows."""
+"""Limit for entries of all containers of a document; more than 20 values for each of 100,000 rows."""
 _DEEPEST = 32
 _SPACE = regex(r"[ \t\r\n]*")
 
 Parsing = Generator[int, None, object]
-"""Gives after each value how many characters it had, and in the end the document."""
+"""Yields the number of characters of each value, and returns the document."""
 
 
 _GOES_ON = ("", ".", "e", "E")
-"""What stands behind the beginning of a number in a window that ends within it."""
+"""Characters after a number, at the end of a window, with which the number may be incomplete."""
 
 
 class DocumentParser:
-    """Parses a large document a value at a time: what does not fit into a window is taken apart.
+    """Parses a large document incrementally: a value that does not fit into a window is parsed member by member.
 
-    Both libraries parse in one call, in which no other thread runs: keys would wait, with a thread for it as without,
-    for 0.5 s (orjson) or 1.3 s (json) at 68 MiB, and four times as long at the limit; here a slice takes 8 ms, and
-    entries are counted as they come, so that a small file cannot become many gigabytes of empty texts. Literal NaN and
-    Infinity are read, and integers of any length.
+    Both libraries parse in a single call that holds the GIL, so even in a thread it would block keys: for 0.5 s
+    (orjson) or 1.3 s (json) at 68 MiB, and four times as long at the size limit. A slice here takes 8 ms. Entries are
+    counted as they come, so that a small file cannot become many gigabytes of empty strings. NaN, Infinity and integers
+    of any length are accepted.
 
     Args:
-        window_chars: a value that fits into so many characters is parsed at once.
+        window_chars: values of up to this many characters are parsed in one call.
     """
 
     def __init__(self, text: str, window_chars: int = _WINDOW_CHARS) -> None:
@@ -107,10 +107,10 @@ class DocumentParser:
         self._decode = json.JSONDecoder().raw_decode
 
     def parse(self) -> Parsing:
-        """The document.
+        """Parse the document.
 
         Raises:
-            ValueError: this is none, or not all of one.
+            ValueError: it is invalid or incomplete.
         """
         self._skip_space()
         found = yield from self._value(0)
@@ -136,14 +136,14 @@ class DocumentParser:
         return found
 
     def _fitting(self) -> tuple[object] | None:
-        """The value that begins here, if it ends inside a window."""
+        """The value at the current position, if it ends within a window."""
         for _ in range(2):
             try:
                 found, end = self._decode(self._window, self._at - self._base)
             except (ValueError, RecursionError):
                 pass
             else:
-                # A number that goes up to the end of the window may go on behind it, also with what is no number yet.
+                # A number that reaches the end of the window may continue beyond it, even with an invalid character.
                 if self._window[end : end + 1] not in _GOES_ON or self._base + end == len(self._text):
                     self._at = self._base + end
                     return (self._shared(found),)
@@ -199,11 +199,11 @@ class DocumentParser:
 
 
 class DocumentDecoder(Decoder):
-    """Rows of a document that is only readable as a whole.
+    """Rows of a document that is readable only as a whole.
 
-    Bytes of one generation are collected until they are a document; `reset` begins the next. A document that begins
-    with the rows of the one before yields only the rest, so whoever follows the file need not expect a restart at a
-    rewrite. It is read a piece at a time: 70 MB take seconds to parse, and as long again to be made rows of.
+    The bytes of a generation are collected until they form a document; `reset` starts the next. If a document begins
+    with the rows of the previous one, only the new rows are given out, so a rewrite is not a restart. Large documents
+    are processed piece by piece: 70 MB take seconds to parse, and as long again to be turned into rows.
     """
 
     is_rewritten = True
@@ -232,7 +232,7 @@ class DocumentDecoder(Decoder):
         return bool(self._bytes) and not self._is_done
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Collect; begin to decode once what has come may be a whole document."""
+        """Collect data; start decoding once it may be a whole document."""
         if self._is_done:
             self._look_behind(data)
         if self._is_done or self._is_too_large:
@@ -270,18 +270,18 @@ class DocumentDecoder(Decoder):
         return [record for record in made if record is not None]
 
     def flush(self) -> list[Record]:
-        """Nothing has come for a while: what has come may be a document, whatever it ends with."""
+        """No data has come for a while: try to parse the document, whatever it ends with."""
         if self._is_done or len(self._bytes) == self._tried_bytes:
             return []
         return self._try()
 
     @property
     def holds_back(self) -> bool:
-        """Is it no whole document? Of a large one that is not found out by trying it once more."""
+        """Is a document incomplete? For large ones this is False, since finding out means parsing it once more."""
         return self.is_waiting and len(self._bytes) < AT_ONCE_BYTES
 
     def finish(self) -> list[Record]:
-        """Decode what has come, if it is a document; count it as bad if it is none."""
+        """Decode the data if it is a document; else count it as bad."""
         records = self.go_on_to_end()
         if self._is_done or not self._bytes.strip():
             return records
@@ -294,7 +294,7 @@ class DocumentDecoder(Decoder):
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """The file begins anew; whether the run does, its rows tell."""
+        """The file starts over; whether the run does as well is decided by its rows."""
         self._begin_anew()
         self._repeated.rewind()
 
@@ -304,13 +304,13 @@ class DocumentDecoder(Decoder):
             self._refuse("extra text after the JSON document")
 
     def _may_be_whole(self) -> bool:
-        """Does it end as a document ends: a bracket at the margin, or on the only line?"""
+        """Does the data end like a document: with a bracket at the start of a line, or on the only line?"""
         end = self._bytes[-256:].rstrip()
         if not end.endswith((b"}", b"]")):
             return False
         if len(end) < 2 or end[-2:-1] == b"\n":
             return True
-        # To look at a long line again and again would take longer than to wait for the end of it.
+        # Trying to parse a growing long line again and again would take longer than waiting for its end.
         return not self._has_lines and len(self._bytes) < AT_ONCE_BYTES
 
     def _try(self) -> list[Record]:
@@ -356,7 +356,7 @@ class DocumentDecoder(Decoder):
             yield self._last_again(rows)
 
     def _last_again(self, rows: Sequence[object]) -> Record | None:
-        """The last row of training, where all of a document stood in the one before it, which had more."""
+        """The last training row, if the document equals the beginning of the previous, longer one."""
         objects = [(number, unwrapped(row)) for number, row in enumerate(rows, 1) if isinstance(row, dict)]
         is_numbered = self._has_no_step(rows)
         for number, row in reversed(objects):
@@ -443,7 +443,7 @@ class DocumentDecoder(Decoder):
 
 
 def _parse(data: bytearray) -> tuple[object, int] | None:
-    """The document, and how many of its texts are broken; None if it is not whole. See `tolerant_loads`."""
+    """The document and its number of invalid strings, see `tolerant_loads`; None if it is incomplete."""
     try:
         return tolerant_loads(bytes(_without_mark(data)))
     except ValueError:
@@ -455,7 +455,7 @@ def _without_mark(data: bytearray) -> bytearray:
 
 
 def _mark_of(row: Row) -> int:
-    """What tells a row from others, in a fraction of the time that it takes to read it; 0 where that cannot be had."""
+    """A hash of the row, much cheaper than reading it; 0 if it cannot be computed."""
     try:
         return hash((tuple(row), tuple(row.values())))
     except TypeError:  # a value that is a list or an object
@@ -474,7 +474,7 @@ def _found_in(document: object) -> str:
 
 
 def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
-    """The rows of a document, and how many steps the run wants to make."""
+    """The rows of a document, and the run's total number of steps, if known."""
     if isinstance(document, list):
         return _named_series(document) or _nameless(document) or _flat(document), None
     if not isinstance(document, dict):
@@ -500,7 +500,7 @@ def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
         if isinstance(each, dict) and (key in _ROW_LISTS or any(map(_is_row_list, each.values())))
     ]
     for each in () if rows else (document, *inner):
-        rows = max((form(each) for form in _FORMS), key=len)  # of as many the surest sign
+        rows = max((form(each) for form in _FORMS), key=len)  # the longest result; of equals the most reliable form
         if rows:
             break
     has_columns = any(isinstance(value, list) and value for value in document.values())
@@ -510,7 +510,7 @@ def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
 
 
 def _with_evaluations(rows: Sequence[object], document: Row) -> Sequence[object]:
-    """Rows with what stands beside them by step, under its name: `"eval": {"10": {…}, "20": {…}}`."""
+    """Rows merged with objects keyed by step, under their name: `"eval": {"10": {…}, "20": {…}}`."""
     known = [cast(Row, row) for row in rows if isinstance(row, dict)]
     by_step = {_step_in(row): at for at, row in enumerate(known)}
     if None in by_step or len(by_step) < len(rows):
@@ -560,7 +560,7 @@ def _is_row_list(value: object) -> bool:
 
 
 def _flat(rows: list[object]) -> list[object]:
-    """The rows of a list that holds lists of them, or their texts; `[time, step, value]` as TensorBoard exports it."""
+    """Flatten a list of lists of rows or of JSON strings; names the parts of `[time, step, value]` (TensorBoard)."""
     first = rows[0] if rows else None
     if isinstance(first, str):
         return [_row_in(each) for each in rows]
@@ -580,7 +580,7 @@ def _row_in(text: object) -> object:
 
 
 def _without_index(document: Row, rows: list[object]) -> list[object]:
-    """Rows of a table that names its index (pandas, `orient="table"`), without it, unless it is the step."""
+    """Rows without the index column that the table names (pandas, `orient="table"`), unless it is the step."""
     schema = document.get("schema")
     named = schema.get("primaryKey") if isinstance(schema, dict) else None
     index = [key for key in named if key not in STEP_KEYS] if isinstance(named, list) else []
@@ -600,7 +600,7 @@ def _by_step(document: Row) -> list[Row]:
 
 
 def _by_cell(document: Row) -> list[Row]:
-    """Rows of `{"step": {"0": 10, …}, "loss": {"0": 0.5, …}}`, as pandas writes a table by default."""
+    """Rows of `{"step": {"0": 10, …}, "loss": {"0": 0.5, …}}`, the default of pandas."""
     rows: dict[str, dict[str, object]] = {}
     for key, column in document.items():
         if not isinstance(column, dict):
@@ -624,7 +624,7 @@ def _by_split(document: Row) -> list[Row]:
 
 
 def _by_group(document: Row) -> list[Row]:
-    """Rows of columns in groups, `{"train": {"loss": […], …}, "val": {…}}`: a group's name stands before its keys."""
+    """Rows of grouped columns, `{"train": {"loss": […], …}, "val": {…}}`; the group name becomes a prefix."""
     found: dict[str, object] = {}
     for group, inner in document.items():
         if isinstance(inner, dict):
@@ -644,7 +644,7 @@ def _by_points(document: Row) -> list[Row]:
 
 
 def _curves(document: Row, below: int) -> Iterator[tuple[str, list[tuple[int, object]]]]:
-    """Every curve of a document and what it is called, also of objects in it, as far below as is said."""
+    """Every curve of a document with its name; searches nested objects down to `below` levels."""
     for key, value in document.items():
         points = _points(value)
         if points:
@@ -655,7 +655,7 @@ def _curves(document: Row, below: int) -> Iterator[tuple[str, list[tuple[int, ob
 
 
 def _points(curve: object) -> list[tuple[int, object]]:
-    """Steps and values of a curve; empty where it is none."""
+    """(step, value) pairs of a curve; empty if it is none."""
     if isinstance(curve, dict):
         xs = next((curve[name] for name in _X if isinstance(curve.get(name), list)), None)
         ys = next((curve[name] for name in _Y if isinstance(curve.get(name), list)), None)
@@ -672,10 +672,10 @@ def _points(curve: object) -> list[tuple[int, object]]:
 
 
 def _by_column(document: Row) -> list[Row]:
-    """Rows of `{"step": […], "loss": […]}`; without a step column the row's number is the step.
+    """Rows of `{"step": […], "loss": […]}`; without a step column, rows are numbered.
 
-    A column that is nearly as long as the longest lacks its last values; a much shorter one was logged less often,
-    and its values are spread evenly over the rows.
+    A column slightly shorter than the longest lacks its last values; a much shorter one was logged less often, and its
+    values are spread evenly over the rows.
     """
     columns = {key: value for key, value in document.items() if isinstance(value, list) and value}
     if not any(isinstance(number_of(each), float) for column in columns.values() for each in column[:_TOLD]):
@@ -700,10 +700,10 @@ def _rises(column: Sequence[object]) -> bool:
 
 
 def _by_column_of_rows(document: Row) -> list[Row]:
-    """Rows of `{"loss": [{"step": 1, "loss": 0.5}, …], "lr": [{"step": 1, …}, …]}`, put together by their step.
+    """Rows of `{"loss": [{"step": 1, "loss": 0.5}, …], "lr": [{"step": 1, …}, …]}`, merged by step.
 
-    Lists called as stages of a training, `{"dpo": […], "grpo": […]}`, are no columns of one table: the last has the
-    newest rows. Of others of which some count steps and some epochs it is the longest.
+    Lists named after training stages, `{"dpo": […], "grpo": […]}`, are not columns of one table: the last one is used,
+    since it has the newest rows. If some lists count steps and others epochs, the longest is used.
     """
     named = {key: cast(list[Row], value) for key, value in document.items() if _is_row_list(value)}
     columns = list(named.values())
@@ -723,7 +723,7 @@ def _by_column_of_rows(document: Row) -> list[Row]:
 
 
 def _by_series(document: Row) -> list[Row]:
-    """Rows of `{"loss": [{"step": 1, "value": 0.5}, …], …}`: each list is one metric, called as its key."""
+    """Rows of `{"loss": [{"step": 1, "value": 0.5}, …], …}`: each list is a metric, named by its key."""
     lists = {key: cast(list[Row], value) for key, value in document.items() if _is_row_list(value)}
     if not lists or not all(_is_point(each) for value in lists.values() for each in value):
         return [] if lists else _by_series(found) if (found := _lists_in(document)) else []
@@ -739,7 +739,7 @@ def _by_series(document: Row) -> list[Row]:
 
 
 def _is_point(point: object) -> bool:
-    """Is it a step and a value, and at most a time beside them?"""
+    """Does it have a step and a value, and nothing else except a time or an epoch?"""
     if not isinstance(point, dict) or not any(key in point for key in _Y):
         return False
     is_stepped = any(key in point for key in (*_X, *STEP_KEYS))
@@ -747,7 +747,7 @@ def _is_point(point: object) -> bool:
 
 
 def _lists_in(document: Row) -> Row:
-    """Series that stand one level deeper: `{"loss": {"data": […]}}`, or all of them in an object of a common name."""
+    """Series nested one level deeper: `{"loss": {"data": […]}}`, or all in one object under a common name."""
     found: dict[str, object] = {}
     for name, inner in document.items():
         if isinstance(inner, dict):
@@ -771,7 +771,7 @@ def _named_series(listed: list[object]) -> list[Row]:
 
 
 def _nameless(listed: list[object]) -> list[Row]:
-    """Rows of `[[10, 0.5], [20, 0.25], …]`, a curve whose name is that of the file at best."""
+    """Rows of `[[10, 0.5], [20, 0.25], …]`, a curve without a name."""
     is_one = len(listed) >= _CURVE_VALUES and all(
         isinstance(each, list) and each and isinstance(each[-1], float) for each in listed
     )
@@ -779,7 +779,7 @@ def _nameless(listed: list[object]) -> list[Row]:
 
 
 def _by_curve(document: Row) -> list[Row]:
-    """Rows of the one list of numbers of an object, where its name says that it is what a loop logs of each step."""
+    """Rows of an object's only list of numbers, if its name is one that loops use for a value per step."""
     lists = [(key, value) for key, value in document.items() if isinstance(value, list) and value]
     if len(lists) != 1 or lists[0][0].rpartition("/")[2] not in _CURVES or len(lists[0][1]) < _CURVE_VALUES:
         return []
@@ -790,4 +790,4 @@ def _by_curve(document: Row) -> list[Row]:
 
 
 _FORMS = (_by_split, _by_step, _by_cell, _by_column, _by_column_of_rows, _by_curve, _by_points)
-"""Tables that are written in another way than row by row, the surest sign first."""
+"""Layouts other than row by row, the most reliable first."""

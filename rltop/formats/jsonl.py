@@ -1,8 +1,8 @@
-"""JSON lines → records, with the parser that suits the amount.
+"""JSON lines → records, with a parser chosen by the amount of data.
 
-orjson is four times as fast as the standard library, but importing it, with the
-`inspect`, `dataclasses` and `uuid` that it asks for, takes as long as parsing 130
-rows of 300 keys: worth it for a history, not for a short file or the rows of a first frame.
+orjson is four times as fast as the standard library. But importing it, along with
+`inspect`, `dataclasses` and `uuid`, takes as long as parsing 130 rows of 300 keys with the
+standard library: worth it for a history, not for a short file or the rows of a first frame.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from rltop.formats.tracker_steps import ExportedRows
 
 Loads = Callable[[bytes], object]
-"""Parses strict JSON; raises `ValueError` for anything else, NaN and Infinity included."""
+"""Parses strict JSON; raises `ValueError` for anything else, including NaN and Infinity."""
 
 _BROKEN = regex("[\udc80-\udcff]")
-"""How Python stands in for a byte that is no UTF-8."""
+"""Surrogates that Python decodes invalid UTF-8 bytes to."""
 _BROKEN_STRING = regex('[\udc80-\udcff][^"]*')
 
 _MOST_DIGITS = 400
-"""A longer integer is beyond what a float holds (1.8e308), and past 4,300 digits Python refuses to read it."""
+"""A longer integer exceeds the range of a float (1.8e308), and Python refuses to parse more than 4,300 digits."""
 
 
 def fast_loads() -> Loads:
@@ -45,10 +45,10 @@ _DECODE = json.JSONDecoder(parse_constant=_refuse).decode
 
 
 def ready_loads(text: bytes) -> object:
-    """Parse by the standard library, as strict as orjson.
+    """Parse with the standard library, as strictly as orjson.
 
     Raises:
-        ValueError: the text is no JSON, or nested too deeply.
+        ValueError: it is not valid JSON, or nested too deeply.
     """
     try:
         return cast(object, _DECODE(text.decode()))
@@ -57,16 +57,16 @@ def ready_loads(text: bytes) -> object:
 
 
 def patient_loads(text: bytes) -> tuple[object, int]:
-    r"""Parse what strict parsers refuse as a whole for the sake of one value.
+    r"""Parse JSON that strict parsers reject because of a single value.
 
-    NaN and Infinity are read; an integer too large for a float is infinite; tabs and other control characters may stand
-    in a text; a byte that is no UTF-8 is written out in its key or text (`\xe9`), so that keys stay apart.
+    Accepts NaN, Infinity and control characters in strings; an integer too large for a float becomes infinite; an
+    invalid UTF-8 byte in a key or string becomes an escape (`\xe9`), so that keys stay distinct.
 
     Returns:
-        The value, and how many keys and texts held bytes that are no UTF-8.
+        The value, and the number of keys and strings with invalid UTF-8.
 
     Raises:
-        ValueError: it is no JSON even so.
+        ValueError: it is not valid JSON even so.
     """
     readable, broken = readable_text(text)
     try:
@@ -76,7 +76,7 @@ def patient_loads(text: bytes) -> tuple[object, int]:
 
 
 def readable_text(text: bytes | bytearray) -> tuple[str, int]:
-    """JSON as text, bytes that are no UTF-8 written out as they stand in a string; and how many strings have any."""
+    """JSON as text, with invalid UTF-8 bytes in strings escaped; and the number of such strings."""
     try:
         return text.decode(), 0
     except UnicodeDecodeError:
@@ -90,7 +90,7 @@ def whole_number(digits: str) -> int | float:
 
 
 def tolerant_loads(text: bytes) -> tuple[object, int]:
-    """As `patient_loads`, and as fast as can be where the text is strict JSON."""
+    """Like `patient_loads`, but fast for strict JSON."""
     try:
         return fast_loads()(text), 0
     except ValueError:
@@ -106,7 +106,7 @@ def why_no_row(value: object) -> str:
 
 
 def object_of(line: bytes) -> dict[str, object] | None:
-    """A line as an object, NaN and Infinity in it taken for what they are; None where it is none."""
+    """A line as an object, accepting NaN and Infinity; None if it is none."""
     try:
         row, _ = tolerant_loads(line)
     except ValueError:
@@ -122,21 +122,21 @@ def _is_object(line: bytes) -> bool:
 
 
 FEW_BYTES = 1 << 17
-"""So much, ten rows of 300 keys, is parsed by the standard library sooner than orjson is imported."""
+"""Up to this size (ten rows of 300 keys), the standard library is faster than importing orjson."""
 _STEP_KEY_SETTLED = 4
-"""Rows with the same step key until no other is looked for: the first rows may be a header or a summary."""
+"""Rows with the same step key before no other key is considered: the first rows may be a header or a summary."""
 _MOST_INDENTED = 100_000
-"""Lines that one object may have."""
+"""Most lines of a single object."""
 _IMPLICIT_AFTER = 3
-"""Rows without a step, in a row, before their number is taken for the step."""
+"""Consecutive rows without a step before rows are numbered."""
 
 
 PHASE = b'{"rltop_phase":'
-"""How a line of `JsonlWriter.phase` begins: no row, `live.traces` reads it."""
+"""Start of a line written by `JsonlWriter.phase`; not a row, but read by `live.traces`."""
 _END = PHASE + b'"",'
-"""How the line begins by which it says that the run is over."""
+"""Start of the line that marks the end of the run."""
 _VALUE = "value"
-"""The key of a row that holds one value, the name of its metric beside it."""
+"""The key of a row with a single value, whose metric is named by another key."""
 
 
 class JsonlDecoder(Decoder):
@@ -157,7 +157,7 @@ class JsonlDecoder(Decoder):
         self._open_start = 0
         self._generation = 0
         self._over_at: int | None = None
-        """How many lines there were when the writer said that the run was over."""
+        """Number of lines when the writer marked the end of the run."""
 
     @property
     def is_finished(self) -> bool:
@@ -171,18 +171,18 @@ class JsonlDecoder(Decoder):
                 self._loads = fast_loads()
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):
-            # A file of line ends alone is not to cost an error each.
+            # Skips empty lines, which would otherwise cost an exception each.
             if line and (self._given is None or not self._is_given(line, start)):
                 self._decode(line, start, records)
         return records
 
     def flush(self) -> list[Record]:
-        """The last line if it is an object, which nothing but its line end can follow; a torn one waits."""
+        """Decode a last line without line end if it is a complete object; a partial one waits."""
         records: list[Record] = []
         last = self._framer.pending
         if last is not None and last != self._given and last[0].rstrip().endswith(b"}") and _is_object(last[0]):
             given, self._given = self._given, last
-            # Of a line end that has two parts the first may have come.
+            # Of a two-byte line end (CR LF), only the first byte may have come.
             if given is None or (given[0].rstrip(), given[1]) != (last[0].rstrip(), last[1]):
                 self._decode(*last, records)
         return records if self._exported is None else [*records, *self._exported.release(is_end=False)]
@@ -205,7 +205,7 @@ class JsonlDecoder(Decoder):
         return records if self._exported is None else [*records, *self._exported.release(is_end=True)]
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """A new file begins: forget the half line, and count rows anew if the writer does."""
+        """A new file starts: forget the partial line; if the writer restarted, number rows from 1 again."""
         self._framer.reset()
         self._given = self._over_at = None
         self._open.clear()
@@ -251,9 +251,9 @@ class JsonlDecoder(Decoder):
             records.append(record)
 
     def _closed(self, line: bytes) -> bytes | None:
-        """The object over several lines, as `indent` writes it, that this line closes at the margin; None before that.
+        """The whole object, if this line closes an indented one with a bracket in the first column; else None.
 
-        A line that begins another object is given back: what was open is none.
+        If the line begins another object, that line is returned, and the open one is counted as incomplete.
         """
         if line.startswith(b"{") or len(self._open) > _MOST_INDENTED:
             self._give_up_open()
@@ -337,17 +337,17 @@ class JsonlDecoder(Decoder):
                 self.counts.miss_step(row)
             self._stepless.clear()
 
-    # -- lines that are not strict -----------------------------------------------------------------------------
+    # -- lines that are not strict JSON ------------------------------------------------------------------------
 
     def _loads_tolerant(self, line: bytes) -> object | None:
-        """A line with a value in it that is no JSON, see `patient_loads`; None (and a count) if all of it is none."""
+        """Parse a line that is not strict JSON, see `patient_loads`; None, and counted, if that fails as well."""
         if not line.strip():
             return None
         try:
             row, broken = patient_loads(line)
         except ValueError:
             try:
-                # What is deeply nested it may read, and it says best what is wrong.
+                # orjson may parse what is nested too deeply, and its error message is the best.
                 return fast_loads()(line)
             except ValueError as error:
                 reason = str(error).split(":", maxsplit=1)[0]

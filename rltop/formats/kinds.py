@@ -1,9 +1,9 @@
-"""Every supported format, one row each, how a file is recognised, and the decoder that finds out what it is given.
+"""The table of supported formats, format detection, and the decoder that detects its format.
 
-A row says all that the rest of the program knows of a format: how its decoder is made, by what its files are found and
-recognised, and what a run is to be when it has several. The forms of text (lines of JSON, a JSON document, CSV, a log)
-are told apart from one another below the rows. What is compressed is recognised here, and unpacked by `compressed`. A
-file that does not exist yet, a pipe and a file with the wrong name are all decoded as what they turn out to be.
+A row has everything that the rest of the program knows about a format: how to make its decoder, how its files are found
+and recognised, and its rank if a run has several. The kinds of text (JSON lines, JSON document, CSV, console log) are
+told apart below the table. Compression is recognised here and handled by `compressed`. A file that does not exist yet,
+a pipe and a file with the wrong name are decoded as what their content turns out to be.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from rltop.regex import regex
 from rltop.structs import NamedTuple, late
 
 HEAD_BYTES = 4096
-"""Bytes that settle the kind of a text file, or its first line if that is shorter."""
+"""Bytes, or the first line if that is shorter, that determine the kind of a text file."""
 _BINARY_HEAD = 12
 _FIRST_EVENT_BYTES = 1024
-"""The first event of an event file names its version; it is about 40 bytes."""
+"""Limit for the first event of an event file, which contains the version and has about 40 bytes."""
 _ZIP = b"PK\x03\x04"
 _FIRST_TABLES = frozenset({b"prompts.parquet", b"orchestrator.parquet"})
-"""With which the two kinds of archives that Telescope writes begin."""
+"""First members of the two kinds of archives that Telescope writes."""
 _BLANK = b"\0 \t\r\n"
 _TRACE = regex(rb'[\[{\s]*(?:\{[^{}]{0,2000})?"(?:ph"\s*:\s*"[A-Za-z]"|traceEvents"\s*:\s*\[)')
 """An event with a phase, alone or in an array, or an object of events."""
@@ -60,11 +60,11 @@ _COLUMNS = regex(
     re.VERBOSE,
 )
 """A table on one line: a list of objects, or of at least four numbers, first, or first in a group; cells, rows or
-columns by number. Texts, settings and columns without values may stand before it, but no number: a row has one."""
+columns by number. Strings, settings and empty columns may come before it, but no number, since that would be a row."""
 _ROWS_INSIDE = regex(
     rb'"(?:log_history|history|logs|metrics|records|rows)"\s*:\s*"?\[\s*\{|:\s*\[\s*\{\s*"(?:step|epoch)"\s*:'
 )
-"""Rows, or the text of rows, behind what else an object of one line holds: a trainer's state under another name."""
+"""Rows, or a string of rows, anywhere in a one-line object, such as a trainer state under another file name."""
 _CSV_HEADER = regex(
     rb"""
     (?: \s*"?[\w/@.\ -]+"?(?:,"?[\w/@.()\ -]*"?)+
@@ -72,24 +72,24 @@ _CSV_HEADER = regex(
     \s*\r?$""",
     re.VERBOSE,
 )
-"""Names between commas, or between tabs (`progress.txt` of Spinning Up)."""
+"""Names separated by commas or tabs (`progress.txt` of Spinning Up)."""
 
 
 class Kind(NamedTuple):
     """One format.
 
     Attributes:
-        make: a decoder of it, imported when the first one is made.
-        file_name: what its files are called; in a directory only such files are looked into.
-        is_sign: whether the first bytes (up to `HEAD_BYTES`) can only be of this format.
-        note: what a person should know about how fresh its rows are; empty if they are.
-        is_line_based: its last lines can be read without the ones before.
-        row_starts: the same for rows that are no lines: the offsets at which rows begin in a piece of a file, which
-            is given with its own offset; None where there is no way to tell.
-        head_bytes: how much of the beginning is needed to read the last rows (`Decoder.take_head`).
-        has_sequels: a run that is resumed goes on in another file of the same folder.
-        has_spans: it says when stages began and ended, worker by worker.
-        has_metrics: it holds more than times; else it is shown beside the run in whose folder it lies.
+        make: makes a decoder, which is imported only then.
+        file_name: pattern for the names of its files; in a directory only these are examined.
+        is_sign: can the first bytes (up to `HEAD_BYTES`) only be of this format?
+        note: what a user should know about delayed rows; empty if there is no delay.
+        is_line_based: the last lines can be read without the ones before.
+        row_starts: the same for rows that are not lines: takes a piece of a file and its offset, and returns the
+            offsets at which rows begin; None if they cannot be found.
+        head_bytes: size of the beginning that is needed to read the last rows (`Decoder.take_head`).
+        has_sequels: a resumed run continues in another file of the same folder.
+        has_spans: it has begin and end times of stages, per worker.
+        has_metrics: it holds more than times; otherwise it is shown together with the run in the same folder.
     """
 
     name: str
@@ -118,7 +118,7 @@ def _is_telescope(head: bytes) -> bool:
 
 
 HEAD_OF_ROWS = 64 * 1024
-"""The names of 2,000 columns, or the settings of a run and its first rows: about a millisecond."""
+"""The names of 2,000 columns, or the settings and first rows of a run; takes about a millisecond."""
 
 JSONL = Kind("jsonl", "JSON lines", JsonlDecoder, r"\.(jsonl|ndjson)\Z", is_line_based=True)
 TELESCOPE = Kind(
@@ -170,7 +170,7 @@ TABLES = Kind(
     "Trackio or MLflow",
     lambda options: late("rltop.formats.tables", "TableDecoder")(options.step_key),
     r"\.(db|sqlite3?)\Z",
-    # Rows of a tracker's tables; a database itself is read run by run, and never as bytes.
+    # Rows of a tracker's tables; a database itself is read run by run, never as bytes.
     is_sign=lambda head: head.startswith((ROWS_MAGIC, SQLITE_MAGIC)),
 )
 CONSOLE = Kind(
@@ -199,22 +199,22 @@ TRACE = Kind(
 )
 
 KINDS: tuple[Kind, ...] = (JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, SWANLAB, TABLES, CONSOLE, WHOLE_JSON, TRACE)
-"""Every format that is read, compressed ones aside: those are unpacked first.
+"""Every supported format; compressed files are decompressed first.
 
-Of several files that hold one run the first in this order is shown: the most complete and freshest.
+If several files hold one run, the first in this order is shown: the most complete and freshest one.
 """
 _FILE_NAME = regex("|".join(kind.file_name for kind in KINDS))
 
 _OF_ROWS = (".jsonl", ".ndjson")
-"""Names that say JSON lines: decisive only where the first line is no row, being torn or a header."""
+"""Suffixes for JSON lines; they decide only if the first line is no row, because it is partial or a header."""
 _OF_LINES = (".log", ".txt", ".out")
-"""Names of what grows: an object over several lines is a row there, and the next may follow."""
+"""Suffixes of growing files, in which a multi-line object is a row, and more may follow."""
 _COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst")
 
 
-@lru_cache(maxsize=4096)  # of many runs the files have the same name
+@lru_cache(maxsize=4096)  # many runs have files of the same name
 def bare_name(name: str) -> str:
-    """A file's name without the suffixes of compression and rotation: `x.jsonl.1.gz` is `x.jsonl`."""
+    """A file name without the suffixes of compression and rotation: `x.jsonl.1.gz` becomes `x.jsonl`."""
     path = PurePath(name)
     while path.suffix in _COMPRESSED_SUFFIXES or (path.suffix[1:].isdecimal() and PurePath(path.stem).suffix):
         path = PurePath(path.stem)
@@ -232,10 +232,10 @@ _CONTROL_SHARE = 0.03
 
 
 def is_noise(head: bytes) -> bool:
-    """Are the first bytes of what would be a console log no text at all?
+    """Are the first bytes binary data rather than the text of a console log?
 
     Args:
-        head: the beginning of the file; of more than `HEAD_BYTES` the rest does not count.
+        head: the beginning of the file; only the first `HEAD_BYTES` are examined.
     """
     text = _outside_holes(head[:HEAD_BYTES])
     return _is_odd(text.partition(b"\n")[0]) and _control_count(text) > _CONTROL_SHARE * len(text)
@@ -258,7 +258,7 @@ def _outside_holes(head: bytes) -> bytes:
 
 
 def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
-    """The kind of a file by its first bytes; None if these are too few to tell."""
+    """The kind of a file by its first bytes; None if more are needed."""
     name = bare_name(PurePath(name).name)
     head = head[:HEAD_BYTES]
     told = next((kind for kind in KINDS if kind.is_sign(head)), None)
@@ -292,7 +292,7 @@ def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
         return CSV if _CSV_HEADER.match(line) else JSONL
     if name.endswith((".csv", ".tsv")) or _CSV_HEADER.match(line):
         return CSV
-    # What may be no text is looked at as far as it is, so that it does not matter in which pieces it comes.
+    # Possibly binary data waits for the full head, so that the result does not depend on how the bytes are split.
     return CONSOLE if is_all or not _is_odd(_outside_holes(head).partition(b"\n")[0]) else None
 
 
@@ -307,13 +307,13 @@ def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:
         return JSONL if name.endswith((*_OF_ROWS, *_OF_LINES)) else WHOLE_JSON
     if name.endswith(".json") and (rest or is_all):
         return _kind_of_table(text, is_all=is_all)
-    # A printed Python dict: the standard output of transformers, where its bars go to another file.
+    # A printed Python dict: stdout of transformers, when progress bars go to another file.
     is_printed = rest.startswith(b"'") and not name.endswith((*_OF_ROWS, ".json"))
     return CONSOLE if is_printed else JSONL if rest or is_all else None
 
 
 def _kind_of_table(text: bytes, *, is_all: bool) -> Kind | None:
-    """A `.json` file whose first line holds an object: a table if that begins with rows or a column and is all."""
+    """A `.json` file that begins with an object: a document if its only line begins with rows or a column."""
     line, end, behind = text.partition(b"\n")
     has_rows = _COLUMNS.match(text) or _ROWS_INSIDE.search(line)
     if behind.strip() or (is_all and not has_rows):
@@ -324,7 +324,7 @@ def _kind_of_table(text: bytes, *, is_all: bool) -> Kind | None:
 
 
 def _kind_of_array(text: bytes, name: str, *, is_all: bool) -> Kind | None:
-    """A bracket first: a document of rows, a line that is no row, or a log that begins with a time or a rank."""
+    """Text that begins with `[`: a document of rows, a JSON line that is no row, or a log that begins with a tag."""
     line, end, behind = text.partition(b"\n")
     inside = line[1:].strip()
     if not inside:
@@ -349,21 +349,21 @@ def _is_json(line: bytes) -> bool:
 
 
 MOST_LAYERS = 4
-"""Layers of compression that are taken off one another; each costs a decoder, and nobody packs a log more often."""
+"""Most layers of compression; each needs a decoder, and nobody compresses a log more often."""
 
 
 class AutoDecoder(OuterDecoder):
-    """Holds the first bytes back until they tell their kind.
+    """Holds the first bytes back until they determine the kind of the file.
 
     Attributes:
-        kind: what it turned out to be, or None so far.
+        kind: the detected kind; None until then.
     """
 
     def __init__(self, name: str, options: DecoderOptions, layers: int = 0) -> None:
-        """Nothing is known yet.
+        """Start without a known kind.
 
         Args:
-            layers: how many layers of compression have been taken off what it is given.
+            layers: layers of compression already removed.
         """
         self.kind: Kind | None = None
         self._layers = layers
@@ -387,11 +387,11 @@ class AutoDecoder(OuterDecoder):
 
     @property
     def stopped(self) -> str:
-        """Why it cannot be unpacked, what has ended it, or as the decoder of its kind says."""
+        """Why it cannot be decompressed, what damage ended it, or the inner decoder's reason."""
         return self._damage or self._refusal or super().stopped
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode what has come, or hold it until its kind is known."""
+        """Decode new data, or hold it until its kind is known."""
         if self._inner is not None:
             return self._guarded(lambda inner: inner.feed(data, offset, generation))
         if self._refusal:
@@ -413,7 +413,7 @@ class AutoDecoder(OuterDecoder):
 
     @property
     def holds_back(self) -> bool:
-        """Is there a beginning of which the kind is not known, or what the decoder of its kind keeps back?"""
+        """Is data of unknown kind held, or does the inner decoder hold something back?"""
         return bool(self._held) or (self._inner is not None and self._inner.holds_back)
 
     def finish(self) -> list[Record]:
@@ -421,7 +421,7 @@ class AutoDecoder(OuterDecoder):
         return [*records, *self._guarded(lambda inner: inner.finish())]
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """A new file begins. A compressed one may be followed by a plain one: kind is found out again."""
+        """A new file starts. Compression is detected again, since a plain file may follow a compressed one."""
         self._held, self._refusal, self._damage = b"", "", ""
         if self._inner is None:
             return
@@ -452,7 +452,7 @@ class AutoDecoder(OuterDecoder):
         return self._guarded(lambda inner: inner.feed(head, *self._start))
 
     def _guarded(self, read: Callable[[Decoder], list[Record]]) -> list[Record]:
-        """What the decoder of its kind makes of it; damage that it does not see through itself ends the file."""
+        """Call the inner decoder; an unexpected exception is counted and ends the file."""
         if self._inner is None or self._damage:
             return []
         try:
@@ -472,7 +472,7 @@ class AutoDecoder(OuterDecoder):
         return CompressedDecoder(codec, AutoDecoder(self._name, self._options, self._layers + 1))
 
     def _refused(self, error: SourceError) -> list[Record]:
-        """It cannot be unpacked: said, counted, and nothing of it is kept; the next file may be another."""
+        """Report and count a file that cannot be decompressed, and drop its data; the next file may be readable."""
         self._refusal = error.message
         self._earlier.refuse(self._earlier.lines + 1, error.message)
         self._held = b""

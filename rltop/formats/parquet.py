@@ -1,11 +1,11 @@
-"""Tables of a parquet file: flat columns of numbers and text, without a package.
+"""Tables in parquet files: flat columns of numbers and strings, without a parquet package.
 
-Reads what trainers write with the defaults of pyarrow and pandas: plain and dictionary pages, uncompressed or in
-snappy, gzip or zstd. Columns are read one by one, so the long texts of a table of samples cost nothing unless they are
-asked for. Nested columns are not read; they are not among `columns`.
+Reads what trainers write with the defaults of pyarrow and pandas: plain and dictionary pages, uncompressed or with
+snappy, gzip or zstd. Columns are read separately, so the long texts in a table of samples cost nothing unless they are
+requested. Nested columns are not supported and not listed in `columns`.
 
 Sources: Encodings.md of the Apache Parquet project; the compact protocol of Thrift as far as headers need it; the
-description of the raw format of the snappy project.
+description of the raw snappy format.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MAX_BITS = 32
 
 
 def plain(data: bytes, kind: int, count: int, size: int = 0) -> list[Value]:
-    """`count` values one after the other; `size` is the length of each where it is fixed.
+    """Decode `count` plain values; `size` is the length of fixed-length byte arrays.
 
     Raises:
-        ValueError: the data ends early, or the type is not read.
+        ValueError: the data ends early, or the type is not supported.
     """
     if kind in _FORMATS:
         letter, width = _FORMATS[kind]
@@ -65,10 +65,10 @@ def _byte_arrays(data: bytes, count: int) -> list[Value]:
 
 
 def hybrid(data: bytes, bits: int, count: int) -> list[int]:
-    """`count` numbers of `bits` bits each, as runs and packed groups of eight.
+    """Decode `count` numbers of `bits` bits each, in the RLE/bit-packing hybrid encoding.
 
     Raises:
-        ValueError: the data ends early, or numbers that wide are not read.
+        ValueError: the data ends early, or the bit width is not supported.
     """
     if not 0 <= bits <= _MAX_BITS:
         raise ValueError(f"unsupported bit width {bits}")
@@ -93,7 +93,7 @@ def hybrid(data: bytes, bits: int, count: int) -> list[int]:
 
 
 def _varint(data: bytes, at: int, most_bytes: int = 10) -> tuple[int, int]:
-    """The number at `at`, seven bits a byte, and where it ends."""
+    """Decode the varint at `at`; returns it and the position after it."""
     value = 0
     for i, byte in enumerate(data[at : at + most_bytes]):
         value |= (byte & 0x7F) << (7 * i)
@@ -118,23 +118,23 @@ def _unpack(data: bytes, bits: int, count: int, found: list[int]) -> None:
 _MAX_DEPTH = 16
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _SIZES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}
-"""Bytes of what no parquet header has by itself; within a list a boolean is a byte."""
+"""Sizes of types that parquet headers do not use on their own; in a list a boolean takes a byte."""
 
 ThriftStruct = dict[int, Any]
 
 
 class ThriftReader:
-    """Reads one value after the other."""
+    """Reads values of the Thrift compact protocol one by one."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self._data = data
         self.at = at
 
     def struct(self, depth: int = 0) -> ThriftStruct:
-        """The struct that begins here.
+        """Read the struct at the current position.
 
         Raises:
-            ValueError: the bytes are no struct, or end too early.
+            ValueError: the bytes are not a struct, or end too early.
         """
         if depth > _MAX_DEPTH:
             raise ValueError("structs nested too deeply")
@@ -170,7 +170,7 @@ class ThriftReader:
         count, kind = head >> 4, head & 0x0F
         if count == 15:
             count = self._varint()
-        # Every element takes at least a byte: a count that the rest cannot hold is a lie.
+        # Every element takes at least one byte, so a count beyond the remaining data must be wrong.
         if count > len(self._data) - self.at:
             raise ValueError("list longer than the data")
         return [self._value(kind, depth) for _ in range(count)]
@@ -206,17 +206,17 @@ class ThriftReader:
 
 
 _MAX_RATIO = 24
-"""A copy of 64 bytes takes three, so that no honest stream grows by more than this factor."""
+"""Limit for expansion: a copy of 64 bytes takes three, so no valid stream expands further."""
 _MAX_HEADER_BYTES = 5
 _MAX_SNAPPY_BYTES = 2**32 - 1
-"""The length is a number of 32 bits."""
+"""The length is a 32-bit number."""
 
 
 def decompress_snappy(data: bytes, most: int = _MAX_SNAPPY_BYTES) -> bytes:
-    """The bytes that were compressed.
+    """Decompress raw snappy data.
 
     Raises:
-        ValueError: these are no snappy bytes, not all of them, or more than `most` when decompressed.
+        ValueError: it is invalid or incomplete, or expands to more than `most` bytes.
     """
     length, at = _varint(data, 0, _MAX_HEADER_BYTES)
     if length > min(most, _MAX_RATIO * len(data)):
@@ -251,7 +251,7 @@ def _literal(data: bytes, tag: int, at: int) -> tuple[int, int]:
 
 
 def _copy(data: bytes, tag: int, at: int) -> tuple[int, int, int]:
-    """Length of the copy, how far back it begins, and where the next element begins."""
+    """Length of the copy, distance back to its source, and position of the next element."""
     kind = tag & 3
     width = (1, 2, 4)[kind - 1]
     if at + width > len(data):
@@ -275,7 +275,7 @@ def _repeat(out: bytearray, back: int, size: int) -> None:
 
 MAGIC = b"PAR1"
 MAX_ROWS = 4_000_000
-"""More rows than a step of any trainer has samples; a header can promise any number in a few bytes."""
+"""Row limit, beyond the samples of any step; a header can claim any number in a few bytes."""
 MAX_PAGE_BYTES = 256 * 1024 * 1024
 
 _UNCOMPRESSED, _SNAPPY, _GZIP, _ZSTD = 0, 1, 2, 6
@@ -302,10 +302,10 @@ class ParquetTable:
     """One file, held in memory.
 
     Attributes:
-        columns: the names of the columns that can be read, in order.
+        columns: the names of the readable columns, in order.
 
     Raises:
-        DecodeError: the bytes are no parquet file, or not all of it.
+        DecodeError: the data is not a parquet file, or incomplete.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -320,11 +320,11 @@ class ParquetTable:
         self.columns = tuple(self._columns)
 
     def read(self, names: Iterable[str]) -> dict[str, list[Value]]:
-        """Columns by name, None in empty cells; names that the file does not have are left out.
+        """Columns by name, None in empty cells; unknown names are ignored.
 
         Raises:
-            DecodeError: a column is damaged, in a form that is not read, or the columns are too large together.
-            SourceError: a column is compressed with zstd and no package for it is installed.
+            DecodeError: a column is damaged or in an unsupported form, or the columns exceed the memory budget.
+            SourceError: a column is compressed with zstd and its package cannot be imported.
         """
         allowance = Allowance()
         return {name: self._read(self._columns[name], allowance) for name in names if name in self._columns}

@@ -1,6 +1,6 @@
-"""The wire format of protocol buffers, as far as reading needs it.
+"""Reader for the wire format of protocol buffers.
 
-Knows no message; a reader asks for the fields of a span and takes those it knows. Source: protobuf.dev, "Encoding".
+Knows no message types; callers iterate over the fields and pick those they know. Source: protobuf.dev, "Encoding".
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from rltop.errors import DecodeError
 
 VARINT, FIXED64, SPAN, FIXED32 = 0, 1, 2, 5
-"""Wire types. Groups (3, 4) are not written by anyone who writes metrics."""
+"""Wire types. Groups (3, 4) are not used by any metric writer."""
 
 _MAX_VARINT_BYTES = 10
 _SIGN = 1 << 63
 
 
 class MalformedMessageError(DecodeError):
-    """Bytes that are no protobuf message."""
+    """Bytes that are not a protobuf message."""
 
 
 def varint(data: bytes, pos: int, stop: int) -> tuple[int, int]:
@@ -47,7 +47,7 @@ def encode_varint(number: int) -> bytes:
 
 
 def signed(number: int) -> int:
-    """An unsigned 64-bit number as the int64 or int32 that was written."""
+    """Convert an unsigned 64-bit number to the int64 or int32 that was written."""
     return number - (1 << 64) if number >= _SIGN else number
 
 
@@ -57,7 +57,7 @@ def fields(data: bytes, pos: int, stop: int) -> Iterator[tuple[int, int, int, in
     For VARINT, `a` is the number; for the other types the value is `data[a:b]`.
 
     Raises:
-        MalformedMessageError: the span is no message; the fields before were given.
+        MalformedMessageError: invalid data; the fields before it have been yielded.
     """
     while pos < stop:
         key = data[pos]
@@ -93,10 +93,10 @@ def fields(data: bytes, pos: int, stop: int) -> Iterator[tuple[int, int, int, in
 
 
 def message(data: bytes, start: int = 0, stop: int | None = None) -> tuple[dict[int, int], dict[int, bytes]]:
-    """The numbers and the spans of the message in `data[start:stop]`, by field; of a field that comes again the last.
+    """The numbers and the spans of the message in `data[start:stop]`, by field; the last value of a repeated field.
 
     Raises:
-        MalformedMessageError: the span is no message.
+        MalformedMessageError: it is not a message.
     """
     numbers: dict[int, int] = {}
     spans: dict[int, bytes] = {}

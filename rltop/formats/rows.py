@@ -1,9 +1,9 @@
-"""Rows of any format → records: the one place where they are built.
+"""Rows of any format → records: the only place where they are built.
 
-Owns what a value means as a number (strings that are numbers, nulls, nested objects), which keys hold step, time and
-total, and the `Schema` that rows of the same keys share. Nothing that it meets makes a row disappear. In a long table a
-row has one value, and the name of its metric in a column beside it: `step,metric,value` is what pandas' `melt` and
-readers of event files write, mostly metric after metric; put together, the values of a step are one row.
+Decides how a value becomes a number (numeric strings, nulls, nested objects), which keys hold step, time and total, and
+shares one `Schema` among rows with the same keys. Nothing in a row makes the row disappear. In a long table (pandas
+`melt`, readers of event files) a row has one value and the name of its metric in another column, `step,metric,value`,
+usually metric by metric; the values of a step are merged into one row.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rltop.model import GAP, CellMark, Counts, FilePosition, NonFinite, Record, 
 from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS, TRAINER_STEP_KEYS, is_training_row
 from rltop.regex import regex
 
-# -- Dictionaries as Python prints them → nested dictionaries of scalars -------------------------------------------
-# Found in the cells of CSV files, in the texts of JSON rows, and on the lines of console logs. Everything is cut out
-# with patterns; nothing is ever evaluated, and what is no scalar is left out.
+# -- printed Python dictionaries → nested dictionaries of scalars --------------------------------------------------
+# Found in cells of CSV files, strings in JSON rows, and lines of console logs. Everything is extracted with patterns;
+# nothing is ever evaluated, and values other than scalars and dictionaries are left out.
 
 _MAX_PRINTED_CHARS = 64 * 1024
-"""A longer text is no dictionary of metrics."""
+"""A longer text is not a dictionary of metrics."""
 _TOKEN = regex(
     r"\s*(?:(?P<mark>[{}\[\](),:])"
     r"|(?P<quote>['\"])(?P<text>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P=quote)"
@@ -48,13 +48,13 @@ def is_printed_dict(text: str) -> bool:
 
 @lru_cache(maxsize=64)
 def read_printed(text: str) -> Printed | None:
-    """The dictionary that a text spells; None where it spells none.
+    """Parse a printed dictionary; None if the text is none.
 
     Args:
-        text: what Python prints of a dictionary, or JSON. Settings are the same in every row: the last ones are kept.
+        text: a Python dictionary as printed, or JSON. Results are cached, because settings repeat in every row.
 
     Returns:
-        Keys and scalars, numbers as they are spelled; lists and objects of other kinds are left out.
+        Keys with scalars, numbers still as text; lists and other objects are left out.
     """
     reader = _DictParser(text)
     found = reader.dictionary(0) if reader.next() == "{" else None
@@ -68,7 +68,7 @@ class _DictParser:
         self._match: re.Match[str] | None = None
 
     def next(self) -> str:
-        """Step to the next token: a bracket or another mark, `v` for a value, empty at the end or for anything else."""
+        """Read the next token: a bracket or other mark, `v` for a value, "" at the end, `?` for anything else."""
         self._match = _TOKEN.match(self._text, self._at)
         if self._match is None:
             return "" if not self._text[self._at :].strip() else "?"
@@ -85,7 +85,7 @@ class _DictParser:
         return _PRINTED_WORDS.get(bare, bare)
 
     def dictionary(self, depth: int) -> Printed | None:
-        """The rest of a dictionary whose brace has been read; None where it is none."""
+        """Parse a dictionary after its opening brace; None if it is invalid."""
         found: Printed = {}
         while True:
             sign = self.next()
@@ -110,7 +110,7 @@ class _DictParser:
                 return None
 
     def _is_over(self) -> bool:
-        """Does a value end here: behind it stands a comma or a bracket, or words of an object that is left out."""
+        """Does the value end here, before a comma or brace? Skips the rest of an object that is left out."""
         while True:
             here = self._at
             sign = self.next()
@@ -137,14 +137,14 @@ class _DictParser:
 
 Row = dict[str, Any]
 Step = int | tuple[int, int]
-"""A step, or step and total."""
+"""A step, or (step, total)."""
 
 MAX_DEPTH = 8
 MAX_KEY_CHARS = 512
 _ALERT_WORDS = 200
 _MAX_NUMBER_CHARS = 40
 _LONG_NUMBER = regex(r"[-+]?[0-9.]{30}[0-9.]*(?:[eE][-+]?[0-9]{1,4})?$")
-"""Digits without end are a number all the same."""
+"""Numbers with any number of digits are accepted."""
 _WORDS = {
     "nan": NonFinite.NAN,
     "inf": NonFinite.POS_INF,
@@ -159,9 +159,9 @@ _WORDS = {
 
 
 def number_of(value: object) -> float | NonFinite | None:
-    """A JSON scalar as a number, as a kind of non-number, or None if it is neither.
+    """A JSON scalar as a number or a `NonFinite`; None if it is neither.
 
-    Booleans are 0 and 1; strings count when they spell a number.
+    Booleans are 0 and 1; strings count if they spell a number.
     """
     if isinstance(value, float):
         return _finite(value)
@@ -180,7 +180,7 @@ def clipped_key(key: str) -> str:
 
 
 def alert_line(level: str, title: str, text: str) -> str:
-    """An alert of a training script in one line, cut where it is long."""
+    """An alert of a training script on one line, shortened if long."""
     return clipped_key(" ".join(f"{level.lower()}: {title}: {text}".split()[:_ALERT_WORDS]).removesuffix(":"))
 
 
@@ -208,10 +208,10 @@ def _nonfinite(value: float) -> NonFinite:
 
 
 def flat_items(row: Mapping[str, object], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, object]]:
-    """The leaves of a row, nested objects joined with `/`.
+    """The leaves of a row, with the keys of nested objects joined by `/`.
 
     Args:
-        depth: how deep `row` is nested itself; past `MAX_DEPTH` an object is left as an empty tuple.
+        depth: nesting depth of `row` itself; an object beyond `MAX_DEPTH` is yielded as an empty tuple.
     """
     for key, value in row.items():
         name = f"{prefix}{key}"
@@ -225,9 +225,9 @@ def flat_items(row: Mapping[str, object], prefix: str = "", depth: int = 0) -> I
 
 
 def unwrapped(row: Row) -> Row:
-    """The row with what stands in an object of its own beside the rest.
+    """The row with the content of its inner object moved to the top level.
 
-    A callback of transformers calls it `logs`; where a step is in either, `metrics` is what loops call it, and ROLL.
+    A transformers callback calls it `logs`; loops and ROLL call it `metrics`, which counts only if there is a step.
     """
     name = "logs" if "logs" in row else "metrics"
     inner = row.get(name)
@@ -237,7 +237,7 @@ def unwrapped(row: Row) -> Row:
 
 
 def count_other(value: object, counts: Counts) -> None:
-    """Count a value that holds no number, and is left out of its row."""
+    """Count a value that is not numeric and is left out of its row."""
     if isinstance(value, str):
         counts.text_values += 1
     else:
@@ -249,7 +249,7 @@ _Cells = tuple[list[str], "array[float]", tuple[CellMark, ...]]
 
 
 def _leaves(row: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """The leaves of a row; a text that spells a dictionary is an object as well."""
+    """The leaves of a row; a string that spells a dictionary is treated as an object."""
     for key, value in flat_items(row):
         found = read_printed(value) if isinstance(value, str) and is_printed_dict(value) else None
         if found is None:
@@ -259,7 +259,7 @@ def _leaves(row: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def _read_cells(row: Mapping[str, object], counts: Counts) -> _Cells:
-    """The cells of any row, value by value; what holds no number is counted and left out."""
+    """The cells of any row, value by value; values that are not numeric are counted and left out."""
     keys: list[str] = []
     values: array[float] = array("d")
     marks: list[CellMark] = []
@@ -290,22 +290,22 @@ def _last_wins(keys: list[str], values: array[float], marks: list[CellMark]) -> 
 
 
 ROWS_AT_ZERO = 3
-"""Rows of the same metrics at step 0, after which the trainer's counter is taken for one that nobody moves."""
+"""Rows at step 0 after which the trainer's step counter is taken to be unused."""
 WRITER_STEP = "_step"
-"""Under which a tracker counts its own rows."""
+"""A tracker's own row counter."""
 _COUNTED, _EPOCH = "step", "epoch"
 _EPISODE = "episode"
 _LENGTHS = ("steps",)
-"""Beside the number of an episode these say how long it was."""
+"""Next to an episode number, these keys hold its length, not the step."""
 MAX_STEP = 2**53
 _MAX_STEP_CHARS = 40
 _EPOCH_S = (1e9, 1e11)
-"""A wall time between 2001 and 5138; anything else under a time key is a duration."""
+"""Range of wall times, the years 2001 to 5138; any other number under a time key is a duration."""
 _TOTAL_KEYS = tuple(key for key in TOTAL_KEYS if key not in STEP_KEYS)
 
 
 def step_of(value: object) -> Step | None:
-    """A step as trainers write it: 12, 12.0, "12", or "12/5000" with the total behind it."""
+    """A step as trainers write it: 12, 12.0, "12", or "12/5000" with the total."""
     if type(value) is int:
         return value if -MAX_STEP < value < MAX_STEP else None
     if isinstance(value, str):
@@ -321,13 +321,13 @@ def step_of(value: object) -> Step | None:
 
 
 def bare_step(value: object) -> int | None:
-    """The step of `step_of` where no total stands behind it."""
+    """Like `step_of`, but None if a total follows the step."""
     step = step_of(value)
     return step if isinstance(step, int) else None
 
 
 def is_out_of_range(value: object) -> bool:
-    """Is it a number too large for a step? From 2**53 on a float does not tell one step from the next."""
+    """Is the number too large for a step? From 2**53 on, floats cannot represent every integer."""
     if isinstance(value, str):
         value = value.partition("/")[0]
     number = number_of(value)
@@ -348,7 +348,7 @@ def time_of(value: object) -> float | None:
 
         try:
             number = datetime.fromisoformat(value).timestamp()
-        except (ValueError, OverflowError, OSError):  # a year that this machine's calendar cannot place
+        except (ValueError, OverflowError, OSError):  # for example a year outside the platform's range
             return None
         return number if _EPOCH_S[0] < number < _EPOCH_S[1] else None
     return None
@@ -356,23 +356,23 @@ def time_of(value: object) -> float | None:
 
 _SCHEMAS_KEPT = 1024
 RUN_KEYS = ("run_id", "run_name", "run", "trial_id", "experiment_id")
-"""Texts that name the run that a row is of."""
+"""Keys whose text identifies a row's run."""
 _WRITERS_KEPT = 64
 _NAME_CHARS = 40
 
 
 class SchemaCache:
-    """Hands out one `Schema` per distinct order of keys.
+    """Keeps one `Schema` per distinct sequence of keys.
 
-    They are found by the hash of their keys, of 64 bits and seeded anew in each process: a parser gives out other
-    strings for the same keys in each row, and hundreds of them are hashed in a fifth of the time that comparing takes.
+    Schemas are looked up by the 64-bit hash of their keys, seeded anew in each process. A parser creates new strings
+    for the keys of each row, and hashing hundreds of them takes a fifth of the time of comparing them.
     """
 
     def __init__(self) -> None:
         self._schemas: dict[int, Schema] = {}
 
     def __deepcopy__(self, memo: dict[int, object]) -> SchemaCache:
-        """Itself: a decoder and its copy hand out the same schemas."""
+        """Return itself: a decoder and its copy share their schemas."""
         return self
 
     def of(self, keys: Sequence[str]) -> Schema:
@@ -387,10 +387,10 @@ class SchemaCache:
 
 
 class EpochSteps:
-    """Counts on a step that begins anew in each epoch; without an epoch beside it, it stays what it is.
+    """Makes a step that restarts in each epoch continuous; without an epoch in the row the step is unchanged.
 
     Attributes:
-        begun: epochs that have begun anew, and how many steps there were before each.
+        begun: epochs in which the step restarted, each with the number of steps before it.
     """
 
     def __init__(self) -> None:
@@ -400,7 +400,7 @@ class EpochSteps:
         self._epoch: object = None
 
     def on(self, step: int, epoch: object, keys: Collection[str] | None = None) -> int:
-        """The step of a row in the whole run; an evaluation alone, by its keys, begins no epoch."""
+        """The step of a row in the whole run; an evaluation row, recognised by its keys, starts no epoch."""
         if step > self._last and epoch is not None and not self.begun:
             self._last, self._epoch = step, epoch
             return step
@@ -418,7 +418,7 @@ class EpochSteps:
         return step + self._before(at)
 
     def _before(self, epoch: float | None) -> int:
-        """How many steps the epochs before this one had; of a row that names none, those before the newest."""
+        """Number of steps before this epoch; for a row without an epoch, before the newest one."""
         for at, steps in reversed(self.begun):
             if epoch is None or at <= epoch:
                 return steps
@@ -426,17 +426,17 @@ class EpochSteps:
 
 
 class RecordBuilder:
-    """Makes the records of every format, and counts them.
+    """Builds the records of every format, and counts them.
 
-    A row that it is given is used up: step and time are taken out of it.
+    Rows passed in are consumed: step and time are removed from them.
 
     Attributes:
-        step_key: the key that steps are read from; empty until a row has told.
+        step_key: the key that steps are read from; empty until it is known.
 
     Args:
         counts: where text, nested values, rows and rows without a step are counted.
-        step_key: the key that holds the step; empty: the documented list, and the key that was found first is kept to.
-        settled_after: so many rows with the same step key, and no other is looked for: the first lines of a log may be
+        step_key: the key that holds the step; empty for the documented list, of which the first key found is kept.
+        settled_after: rows with the same step key after which no other is considered: the first lines of a log may be
             a header or a summary.
     """
 
@@ -456,7 +456,7 @@ class RecordBuilder:
         self.schemas = SchemaCache()
 
     def _note_writer(self, row: Row) -> None:
-        """Count the rows with which the file goes back to a run that it had left: two write into it."""
+        """Count rows with which the file returns to an earlier run: two runs write to it."""
         writer = next((value for key in RUN_KEYS if isinstance(value := row.get(key), str)), None)
         if writer is None or writer == self._writer:
             return
@@ -467,9 +467,9 @@ class RecordBuilder:
         self._writer = writer
 
     def _other_run(self, step: int, row: Row) -> str:
-        """The text by which a row that goes back to an earlier step names another run; empty where none does.
+        """The text that shows that a row at an earlier step is of another run; empty if there is none.
 
-        It had been the same on the two rows before: `algo GRPO` after `algo PPO`.
+        The text must have been equal in the two rows before: `algo GRPO` after `algo PPO`.
         """
         newest, found = self._newest, ""
         if len(newest) == 2 and step < newest[-1][0]:
@@ -483,13 +483,13 @@ class RecordBuilder:
         return found
 
     def begin_anew(self) -> None:
-        """Another writer follows: its steps may stand under another key."""
+        """Another writer follows, whose steps may be under another key."""
         self._step_rows = self._rows_at_zero = 0
         self._rival, self._is_part = "", False
         self._epochs = EpochSteps()
 
     def take_step(self, row: Row) -> Step | None:
-        """The step, or step and total, taken out of a row; None if it has none that can be used."""
+        """Remove and return the step, or (step, total), of a row; None if it has none that is usable."""
         found = self._named_step(row)
         if type(found) is int and (_EPOCH in row or self._epochs.begun):
             counted = self._epochs.on(found, row.get(_EPOCH), row)
@@ -523,10 +523,10 @@ class RecordBuilder:
         return None
 
     def _counted(self, row: Row, step: int) -> tuple[str, int]:
-        """Which key counts the steps, `step` or a trainer's own beside it, and its value.
+        """The key that counts steps, `step` or a trainer's own in the same row, and its value.
 
-        Beside an epoch `step` is of that epoch or counts its batches, unless the other one is ahead: that may count
-        samples. There, and without an epoch, the first `step` that begins anew tells.
+        With an epoch in the row, `step` may count within the epoch, or batches, so the trainer's key is used unless it
+        is ahead and so may count samples. Otherwise the decision is made when `step` first goes back.
         """
         for key in TRAINER_STEP_KEYS if len(self._step_keys) > 1 else ():
             own = bare_step(row.get(key))
@@ -536,7 +536,7 @@ class RecordBuilder:
         return _COUNTED, step
 
     def _compare_rival(self, row: Row) -> None:
-        """Take the trainer's own step from where `step` goes back while that goes on; batches are parts of it."""
+        """Switch to the trainer's step if `step` goes back while that one advances; batches then are parts of steps."""
         step, own = bare_step(row.get(_COUNTED)), bare_step(row.get(self._rival))
         self._is_part = False
         if step is not None and own is not None:
@@ -549,7 +549,7 @@ class RecordBuilder:
         return key in row and not (key in _LENGTHS and _EPISODE in row and len(self._step_keys) > 1)
 
     def _step_of_writer(self, row: Row) -> Step:
-        """The step of a row whose trainer says 0: the writer's own count, if the trainer's stays there."""
+        """The step of a row in which the trainer's is 0: the tracker's row count if the trainer's stays at 0."""
         self._rows_at_zero += 1
         own = bare_step(row[WRITER_STEP])
         if self._rows_at_zero < ROWS_AT_ZERO or len(self._step_keys) == 1 or own is None or own <= 0:
@@ -559,7 +559,7 @@ class RecordBuilder:
         return own
 
     def from_row(self, row: Row, position: FilePosition) -> Record | None:
-        """The record of a row that names its own step; None (and a count) if it names none."""
+        """The record of a row with its own step; None, and counted, if it has none."""
         step = self.take_step(row)
         if step is None:
             self._counts.miss_step(row, step_key=self._step_keys[0] if len(self._step_keys) == 1 else "")
@@ -567,7 +567,7 @@ class RecordBuilder:
         return self.build(step, row, position)
 
     def build(self, step: Step, row: Row, position: FilePosition, total: int | None = None) -> Record:
-        """The record of a row whose step is known; time and total are the row's own where they are not given."""
+        """The record of a row at a known step; time and, unless given, total are taken from the row."""
         if isinstance(step, tuple):
             step, total = step
         time_s = take_time(row)
@@ -576,11 +576,11 @@ class RecordBuilder:
     def of_cells(
         self, step: int, time_s: float | None, row: Row, position: FilePosition, total: int | None = None
     ) -> Record:
-        """The record of a row that is nothing but cells: step and time have been taken out.
+        """The record of a row from which step and time have been removed.
 
         Args:
-            row: numbers; what else is in it is read as a number, flattened, or counted and left out.
-            total: how many steps the run wants to make, or None.
+            row: numbers; other values are converted, flattened, or counted and left out.
+            total: the run's total number of steps, if known.
         """
         keys: Sequence[str] = tuple(row)
         marks: tuple[CellMark, ...] = ()
@@ -599,7 +599,7 @@ class RecordBuilder:
     def of_numbers(
         self, step: int, time_s: float | None, schema: Schema, numbers: Sequence[float], position: FilePosition
     ) -> Record:
-        """The record of numbers whose schema is known, one for each of its keys; what is not finite is marked."""
+        """The record of numbers with a known schema, one per key; non-finite ones are marked."""
         values, is_finite = _packed(numbers, len(numbers))
         marks = () if is_finite else _marked(values)
         self._counts.rows += 1
@@ -607,23 +607,23 @@ class RecordBuilder:
 
 
 class Samples:
-    """Samples of the machine, which have no step of the trainer's.
+    """Hardware samples, which have no training step.
 
-    Their means are cells of the row that begins next, so that they never look like progress.
+    Their means are added to the next row, so that they never look like progress.
     """
 
     def __init__(self) -> None:
         self._held: dict[str, list[float]] = {}
 
     def add(self, key: str, value: float) -> None:
-        """Take in a sample; one that is not finite says nothing."""
+        """Add a sample; non-finite ones are ignored."""
         if value - value == 0.0:
             sample = self._held.setdefault(key, [0.0, 0.0])
             sample[0] += value
             sample[1] += 1.0
 
     def take(self) -> Row:
-        """The means of the samples since the last row, as cells of the one that begins."""
+        """The means of the samples since the last row, as cells for the next one."""
         held, self._held = self._held, {}
         return {key: total / count for key, (total, count) in held.items()}
 
@@ -632,11 +632,11 @@ class Samples:
 
 
 class Gatherer:
-    """Makes rows of values that come one by one: those of one step are a row, with the samples before it.
+    """Builds rows from single values: the values of a step form a row, together with the samples before it.
 
     Attributes:
-        last_step: of the newest row that was begun; None before the first.
-        total: how many steps the run wants to make, where that is known.
+        last_step: step of the newest row; None before the first.
+        total: the run's total number of steps, if known.
     """
 
     def __init__(self, builder: RecordBuilder) -> None:
@@ -650,14 +650,14 @@ class Gatherer:
         self.samples = Samples()
 
     def add(self, step: int, key: str, value: float, time_s: float | None, position: FilePosition) -> Record | None:
-        """Take in a value; gives the row before it where that is over.
+        """Add a value; returns the previous row if this value starts a new one.
 
         Args:
-            step: of the value; another one than before begins a row, and so does a key that the row has.
+            step: step of the value; a new step starts a row, as does a key that the row already has.
         """
         begun, done = self._begun, None
         if begun is None or begun[0] != step or key in self._cells:
-            # Whoever logs the same again at step 0 has told the tracker no step: the one that is logged counts.
+            # Repeated keys at step 0 mean that the tracker was given no step: the trainer's logged step counts instead.
             is_again = begun is not None and begun[0] == step == 0
             self._is_uncounted = self._is_uncounted or (is_again and _trainer_step(self._cells) is not None)
             done = self.give_out()
@@ -669,7 +669,7 @@ class Gatherer:
         return done
 
     def give_out(self) -> Record | None:
-        """The row gathered so far, although its step may go on; None where there is none."""
+        """The row collected so far, even if its step may continue; None if there is none."""
         if self._begun is None:
             return None
         step, time_s, position = self._begun
@@ -687,19 +687,19 @@ def _trainer_step(cells: Row) -> int | None:
 
 
 def _packed(numbers: Collection[float], count: int) -> tuple[array[float], bool]:
-    """Numbers as an array, and whether all are finite (False also where only their sum is not).
+    """Numbers as an array, and whether all are finite (also False if only their sum is not).
 
     Raises:
-        TypeError, OverflowError, struct.error: one of them is no number, or none that a float holds.
+        TypeError, OverflowError, struct.error: a value is not a number, or too large for a float.
     """
-    # Packed and taken over as bytes: a quarter of what an array costs that is filled value by value.
+    # Packing into bytes takes a quarter of the time of filling an array value by value.
     values = array("d", struct.pack(f"{count}d", *numbers))
     total = sum(numbers)
     return values, total - total == 0.0
 
 
 def _marked(values: array[float]) -> tuple[CellMark, ...]:
-    """Put a gap where a value is not finite, and say what it was."""
+    """Replace non-finite values by gaps; returns their marks."""
     marks = []
     for cell, value in enumerate(values):
         if value - value != 0.0:
@@ -709,7 +709,7 @@ def _marked(values: array[float]) -> tuple[CellMark, ...]:
 
 
 def take_time(row: Row) -> float | None:
-    """The wall time of a row in seconds since the epoch, taken out of it; None if it has none."""
+    """Remove and return the wall time of a row, in seconds since the epoch; None if it has none."""
     for key in TIME_KEYS:
         if key in row:
             time_s = time_of(row[key])
@@ -720,7 +720,7 @@ def take_time(row: Row) -> float | None:
 
 
 def total_of(row: Row) -> int | None:
-    """How many steps the run wants to make, by a row that says so."""
+    """The run's total number of steps, if the row has it."""
     if row.keys().isdisjoint(_TOTAL_KEYS):
         return None
     for key in _TOTAL_KEYS:
@@ -732,10 +732,10 @@ def total_of(row: Row) -> int | None:
 
 
 class RepeatedRows:
-    """Remembers 8 bytes of every row given out and skips the same rows after `rewind`.
+    """Remembers 8 bytes per row given out and skips the same rows after `rewind`.
 
-    The first row that differs ends the repetition: from there on everything is new,
-    and whether it is a restart is for the store to say.
+    The first different row ends the repetition: all rows from there on are new,
+    and the store decides whether it is a restart.
     """
 
     def __init__(self) -> None:
@@ -746,18 +746,18 @@ class RepeatedRows:
         self._next = 0
 
     def repeat(self) -> None:
-        """The next row is known to be the one that was given out at this place before."""
+        """Skip the next row, which is known to be unchanged."""
         self._next += 1
 
     def ends_early(self) -> bool:
-        """Whether there were more rows than now; those are forgotten."""
+        """Were there more rows before than now? Those are forgotten."""
         is_early = 0 < self._next < len(self._known)
         if is_early:
             del self._known[self._next :]
         return is_early
 
     def is_new(self, record: Record) -> bool:
-        """Whether the next row of the file is one that was not given out at this place before."""
+        """Does the next row of the file differ from the one given out at this place before?"""
         mark = _mark_of(record)
         known, at = self._known, self._next
         self._next += 1
@@ -770,7 +770,7 @@ class RepeatedRows:
 
 
 def _mark_of(record: Record) -> int:
-    """A hash of step and cells, whatever the order of the columns; gaps compare by their bits."""
+    """A hash of step and cells, independent of column order; gaps are compared by their bits."""
     bits = memoryview(record.values).cast("B").cast("q")
     return hash(
         (record.step, frozenset(zip(record.schema.keys, bits, strict=True)), record.marks and len(record.marks))
@@ -780,11 +780,11 @@ def _mark_of(record: Record) -> int:
 VALUE = "value"
 """The column of the values."""
 NAMES = ("metric", "name", "tag", "key", "variable", "metric_name")
-"""Columns that hold the metric's name; `variable` is pandas' own word."""
+"""Columns that hold the name of the metric; `variable` is the default of pandas."""
 _PARTS = ("split", "phase")
-"""Columns that tell the training loss from that of the evaluation."""
+"""Columns that distinguish training from evaluation losses."""
 _BESIDE = frozenset({*STEP_KEYS, *TIME_KEYS, "epoch"})
-"""Numbers that say when a value was logged; any other number is a metric, and the table is not long."""
+"""Numeric columns that say when a value was logged; with any other number, the table is not long."""
 _MOST_HELD = 500_000
 _AT_ONCE = 500
 
@@ -794,10 +794,10 @@ def is_long(names: Collection[str]) -> bool:
 
 
 def widened(row: Row) -> Row | None:
-    """A row of a long table with its value under the name of its metric; None where it is no such row.
+    """A row of a long table with its value under the name of its metric; None if it is no such row.
 
     Args:
-        row: `{"step": 3, "metric": "loss", "value": 0.5}`; stays as it is.
+        row: `{"step": 3, "metric": "loss", "value": 0.5}`; not modified.
     """
     if not is_long(row):
         return None
@@ -814,7 +814,7 @@ def widened(row: Row) -> Row | None:
 
 
 def put_together(rows: Sequence[object]) -> Sequence[object]:
-    """The rows of a long table as one row per step, in the order of the steps; rows of any other table as they are."""
+    """The rows of a long table merged by step, in order of steps; rows of other tables unchanged."""
     found: dict[int, Row] = {}
     for row in rows:
         wide = widened(row) if isinstance(row, dict) else None
@@ -829,9 +829,9 @@ _Steps = dict[int, tuple[Step, Row, FilePosition]]
 
 
 class LongTable:
-    """Holds the rows of a long table until no more come for a while, then gives them out step by step.
+    """Collects the rows of a long table until no more come for a while, then gives them out step by step.
 
-    Rows of several runs stay apart: those of the run that comes first are given out first.
+    Rows of different runs are kept apart, in the order in which the runs appear.
     """
 
     is_holding = False  # `release` keeps nothing back
@@ -866,7 +866,7 @@ class LongTable:
         return True
 
     def release(self, *, is_end: bool) -> list[Record]:
-        """Give out what is held: all of it at the end, else a beginning, of which `go_on` gives the rest."""
+        """Give out the rows: all of them at the end, else the first ones, and the rest with `go_on`."""
         records: list[Record] = []
         if self._held:
             records += self._ready or ()

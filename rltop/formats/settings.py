@@ -1,7 +1,7 @@
-"""The files in which trainers keep what a run was started with → settings, flat: a dotted name and a value.
+"""Settings files of trainers → flat settings: dotted names and values.
 
-Nothing is executed: a pickle such as `training_args.bin` is never opened. What a file
-may hold at most is bounded; a part that is beyond the bounds is left out.
+Nothing is executed: a pickle such as `training_args.bin` is never opened. Sizes are
+limited; what exceeds the limits is left out.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from rltop.model import Counts
 from rltop.regex import regex
 
 MAX_BYTES = 2 * 1024 * 1024
-"""A larger file is no file of settings; of W&B's and of event files so much of the beginning is read."""
+"""A larger settings file is not read; of W&B and event files only the first part of this size is."""
 MAX_SETTINGS = 4_000
 MAX_TEXT_CHARS = 400
 _MAX_DEPTH = 24
 _MOST_LISTED = 12
-"""Numbers and texts in a list that are shown as one value; of a longer one the first and how many there are."""
+"""Most items of a list of scalars that are shown; of a longer list, the first ones and the length."""
 
 Value = str | int | float | bool | None
 Settings = Mapping[str, Value]
 
 _CONSOLE_LOGS = (".log", ".out", ".err", ".txt")
-"""Names of files in which a trainer may have printed its settings."""
+"""Suffixes of files in which a trainer may have printed its settings."""
 
 _STATE = frozenset(
     {"max_steps", "num_train_epochs", "train_batch_size", "logging_steps", "eval_steps", "save_steps", "trial_params"}
 )
-"""The keys of `trainer_state.json` that are settings rather than state."""
+"""Keys of `trainer_state.json` that are settings rather than state."""
 _BOOKKEEPING = frozenset({"_wandb", "wandb_version", "_hydra", "hydra"})
 
 
 def read_settings(name: str, data: bytes) -> dict[str, Value]:
-    """What a file says that a run was started with.
+    """The settings in a file.
 
     Args:
-        data: what is in it, or its beginning where it is a log of W&B or TensorBoard.
+        data: its content, or its beginning if it is a log of W&B or TensorBoard.
 
     Raises:
-        DecodeError: it is not what its name says.
+        DecodeError: the content does not match the name.
     """
     if name.endswith(".wandb"):
         return flat(_of_wandb(data))
@@ -66,10 +66,10 @@ def read_settings(name: str, data: bytes) -> dict[str, Value]:
 
 
 def flat(found: object) -> dict[str, Value]:
-    """Nested settings by dotted names.
+    """Flatten nested settings to dotted names.
 
     Args:
-        found: mappings and lists; anything but a mapping at the top has no names, and so no settings.
+        found: mappings and lists; without a mapping at the top there are no names, and so no settings.
     """
     settings: dict[str, Value] = {}
     for name, value in _leaves(found, "", 0) if isinstance(found, dict) else ():
@@ -129,7 +129,7 @@ def _of_toml(text: str) -> object:
 
 
 _MOST_EVENTS = 100_000
-"""Events of a YAML file: the beginning and end of each list and mapping, and each scalar."""
+"""Limit for YAML events: the beginning and end of each list and mapping, and each scalar."""
 _MOST_DIGITS = 64
 _NUMBER = regex(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _WORDS = {
@@ -137,17 +137,17 @@ _WORDS = {
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
     ".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan"),
 }  # fmt: skip
-"""As OmegaConf reads them: `on` is a text."""
+"""Words as OmegaConf reads them: `on` is a string."""
 
 
 def read_yaml(text: str) -> object:
-    """The first document of a file: mappings, lists, numbers, texts, booleans and None.
+    """The first document of a file: mappings, lists, numbers, strings, booleans and None.
 
-    Only what the parser finds is looked at, nothing is constructed of it: tags are passed over, and an alias stays the
-    text that it is, so that no file grows by being read.
+    Uses only the parser's events and constructs nothing: tags are ignored, and an alias stays text, so that no file can
+    expand.
 
     Raises:
-        DecodeError: it is no YAML, too long, or nested too deep.
+        DecodeError: it is not YAML, too long, or nested too deeply.
     """
     import yaml  # noqa: PLC0415 - few runs have any
 
@@ -161,10 +161,10 @@ def read_yaml(text: str) -> object:
 
 
 def _node(event: Any, events: Iterator[Any], depth: int) -> object:
-    """What an event begins; its parts are taken from `events`.
+    """The value that begins with an event; its parts are taken from `events`.
 
     Raises:
-        DecodeError: it is too long, nested too deep, or a key is a list or a mapping.
+        DecodeError: it is too long, nested too deeply, or has a list or mapping as a key.
     """
     if depth > _MAX_DEPTH:
         raise DecodeError(f"nested deeper than {_MAX_DEPTH}")
@@ -209,7 +209,7 @@ _READERS: tuple[tuple[str, Callable[[str], object]], ...] = (
 
 
 def _of_wandb(data: bytes) -> dict[str, object]:
-    """The settings in a `.wandb` file: those of the run, and what was set or changed later."""
+    """The settings in a `.wandb` file: those of the run, and later changes."""
     from rltop.formats.wandb import (  # noqa: PLC0415 - few runs have any
         MAGIC,
         BlockLogFramer,
@@ -224,12 +224,12 @@ def _of_wandb(data: bytes) -> dict[str, object]:
 
 _MOST_PRINTED = 256 * 1024
 _PRINTED = regex(r"^(?P<before>[^{}'\n]{0,120})\{'\w{1,60}': ?\{'", re.MULTILINE)
-"""A dictionary of dictionaries that begins a line, behind what Ray puts before it."""
+"""A dictionary of dictionaries at the start of a line, after a prefix by Ray."""
 _QUOTED = regex(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 
 
 def _of_console(data: bytes) -> object:
-    """The settings that veRL prints when it begins: one dictionary over many lines, with those of others between."""
+    """The settings that veRL prints at start: a dictionary over many lines, with lines of other workers in between."""
     from rltop.formats.console.lines import strip_escapes  # noqa: PLC0415 - few settings stand in a log
 
     text = strip_escapes(data.decode("utf-8", "replace"))
@@ -239,7 +239,7 @@ def _of_console(data: bytes) -> object:
     before, depth = found["before"], 0
     kept: list[str] = []
     for line in text[found.start() : found.start() + _MOST_PRINTED].splitlines():
-        # All lines but the first are indented.
+        # All lines except the first are indented.
         if not line.startswith(f"{before} " if kept else before):
             continue
         kept.append(line[len(before) :])
@@ -260,7 +260,7 @@ _ARGUMENTS = (b"args/text_summary", b"hparams/text_summary")
 
 
 def _of_events(data: bytes) -> dict[str, object]:
-    """The arguments that transformers writes into the first event file of a run, as a text."""
+    """The arguments that transformers writes into a run's first event file, as text."""
     from rltop.formats.tensorboard import TfRecordFramer  # noqa: PLC0415 - few runs have any
 
     for payload, _ in TfRecordFramer(Counts()).feed(data, 0):
