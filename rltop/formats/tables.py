@@ -1,7 +1,7 @@
-"""Runs that trackers keep in tables: Trackio's and MLflow's rows → records, and the runs of a database.
+"""Runs that trackers keep in tables: rows of Trackio and MLflow → records, and the runs in a database.
 
-The source gives rows out as lines (`model/table_rows.py`). Trackio has a row of metrics in one row of its
-table, MLflow a row for each metric. Sources: `trackio/sqlite_storage.py`, `mlflow/store/tracking`.
+The source turns table rows into lines (`model/table_rows.py`). A table row of Trackio has all metrics of a step, one of
+MLflow a single metric. Sources: `trackio/sqlite_storage.py`, `mlflow/store/tracking`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from rltop.sqlite_file import DatabaseFile, DatabaseTable, Pages, TableRow, newe
 from rltop.structs import NamedTuple
 
 ALERTS = "alerts/"
-"""Before the level of Trackio's alerts, whose number is a metric of the step before them."""
+"""Prefix for levels of Trackio's alerts, whose number is counted as a metric of their step."""
 IS_DATABASE = "a database cannot be read from a pipe: pass its path"
 _LARGEST = 1.7976931348623157e308
-"""MLflow's databases hold this where an infinite value was logged."""
+"""MLflow's databases contain this in place of infinity."""
 _STATES = {b"1": b"RUNNING", b"3": b"FINISHED", b"4": b"FAILED", b"5": b"KILLED"}
-"""How MLflow's file store numbers the states of a run."""
+"""Numbers of run states in MLflow's file store."""
 _FAILURES = {b"FAILED": "MLflow has the run as failed", b"KILLED": "MLflow has the run as killed"}
 _ENDED = (b"FINISHED", *_FAILURES)
 
@@ -47,7 +47,7 @@ Values = Mapping[str, bytes]
 
 
 class _Alert(NamedTuple):
-    """An alert whose step has not been written yet: Trackio may write it before the row it was raised at."""
+    """An alert whose step has not been read yet: Trackio may write it before the row that raised it."""
 
     level: str
     said: str
@@ -57,9 +57,9 @@ class _Alert(NamedTuple):
 
 
 class TableDecoder(Decoder):
-    """Rows of one run of Trackio or MLflow.
+    """Rows of one run in Trackio or MLflow.
 
-    Samples of the machine are averaged over the time since the row before, so that they never look like progress.
+    Hardware samples are averaged since the previous row and added to the next, so that they never look like progress.
     """
 
     stopped = ""
@@ -86,7 +86,7 @@ class TableDecoder(Decoder):
 
     @property
     def is_finished(self) -> bool:
-        """Has the tracker been told that the run is over? Trackio never is."""
+        """Has the tracker marked the run as over? Trackio never does."""
         return self._status in _ENDED
 
     @property
@@ -101,7 +101,7 @@ class TableDecoder(Decoder):
         return records
 
     def flush(self) -> list[Record]:
-        """What has been gathered of a step that may go on, and rows that wait where no step is known to come."""
+        """The row collected so far, and rows waiting for a step unless one is expected."""
         return self._release([], is_end=False)
 
     def _release(self, records: list[Record], *, is_end: bool) -> list[Record]:
@@ -174,7 +174,7 @@ class TableDecoder(Decoder):
         self._refuse("not a JSON object")
         return {}
 
-    # -- Trackio: a row is a row -------------------------------------------------------------------------------------
+    # -- Trackio: a row holds all metrics of a step ------------------------------------------------------------------
 
     def _row(self, values: Values, position: FilePosition, records: list[Record]) -> None:
         cells = self._object(values.get("metrics", b""))
@@ -200,7 +200,7 @@ class TableDecoder(Decoder):
         self._keep(record._replace(said=said, is_part=is_part) if said or is_part else record, records)
 
     def _alert(self, values: Values, position: FilePosition, records: list[Record]) -> None:
-        """An alert that the training script raised: counted in the row of its step, or the newest one."""
+        """An alert raised by the training script, counted in the row of its step, or in the newest one."""
         level = values.get("level", b"warn").decode("utf-8", "replace")
         number = _whole(values.get("step"))
         title, text = (values.get(name, b"").decode("utf-8", "replace") for name in ("title", "text"))
@@ -238,7 +238,7 @@ class TableDecoder(Decoder):
             else:
                 self.counts.text_values += 1
 
-    # -- MLflow: a row for each metric -------------------------------------------------------------------------------
+    # -- MLflow: a row holds one metric ------------------------------------------------------------------------------
 
     def _metric(self, values: Values, position: FilePosition, records: list[Record]) -> None:
         key = clipped_key(values["key"].decode("utf-8", "replace"))
@@ -258,7 +258,7 @@ class TableDecoder(Decoder):
 
 
 def _logged(values: Values) -> float | None:
-    """The value of a metric, as it was logged; None where there is none."""
+    """The logged value of a metric; None if there is none."""
     if values.get("is_nan") == b"1":
         return float("nan")
     try:
@@ -280,7 +280,7 @@ def _seconds(text: bytes | None) -> float | None:
 
 
 def _setting(values: Values) -> dict[str, object]:
-    """One setting of MLflow, whose name is that of nested ones joined with slashes or dots."""
+    """A setting in MLflow, whose name joins nested names with slashes or dots; empty unless it is an integer."""
     text = values.get("value", b"")
     if not text.isdigit():
         return {}
@@ -290,15 +290,15 @@ def _setting(values: Values) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-# -- the runs of a database -------------------------------------------------------------------------------------------
+# -- the runs in a database -------------------------------------------------------------------------------------------
 
 
 class TrackedRun(NamedTuple):
-    """One run that a tracker knows.
+    """One run known to a tracker.
 
     Attributes:
-        member: what tells it from the others, for the end of a path.
-        modified_s: when it was last written to, as far as its rows say; None where they do not.
+        member: its unique name within the database, for the end of a path.
+        modified_s: when it was last written to, according to its rows; None if unknown.
     """
 
     member: str
@@ -307,7 +307,7 @@ class TrackedRun(NamedTuple):
 
 
 _LAST_ROWS = 500
-"""Rows at the end of Trackio's metrics that are asked when which run was written to."""
+"""Rows at the end of Trackio's metrics that are read for the times of the runs."""
 _DELETED = "deleted"
 _IDS = ("run_id", "run_name")
 _DESCRIBED = regex(rb"^(run_name|lifecycle_stage|start_time|end_time):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
@@ -315,7 +315,7 @@ _MOST_OF_DESCRIPTION = 64 * 1024
 
 
 def runs_in(path: str) -> list[TrackedRun] | None:
-    """The runs of a database, newest first; None where it is none of a tracker, empty where it has no run yet.
+    """The runs in a database, newest first; None if it is not a tracker's, empty if it has no run yet.
 
     Raises:
         DecodeError: the database is damaged.
@@ -345,7 +345,7 @@ def _mlflow_runs(pages: Pages, table: DatabaseTable) -> Iterator[TrackedRun]:
 
 
 def _trackio_runs(pages: Pages, metrics: DatabaseTable, configs: DatabaseTable | None) -> list[TrackedRun]:
-    """Runs by their settings, which are written with the first row; older files by the rows alone."""
+    """Runs by their configs, which are written with the first row; in older files by the rows alone."""
     found: dict[str, TrackedRun] = {}
 
     def note(row: TableRow, table: DatabaseTable, time_column: str) -> None:
@@ -370,7 +370,7 @@ def _text(row: TableRow, column: str) -> str:
 
 
 def run_in_folder(path: str) -> TrackedRun | None:
-    """What a run in MLflow's file store is called, if it has a name; None where it has been deleted.
+    """The run of a folder in MLflow's file store, with its name if it has one; None if it was deleted.
 
     Raises:
         OSError: its description cannot be read.
@@ -385,9 +385,9 @@ def run_in_folder(path: str) -> TrackedRun | None:
 
 
 def newest_values(path: str) -> dict[str, dict[str, float]]:
-    """The newest value of each metric, by run, as far as a database tells without being read through.
+    """The newest value of each metric, by run, as far as it is known without reading the whole database.
 
-    MLflow keeps them in a table of their own; of Trackio's only the last rows are looked at.
+    MLflow keeps these in a table; of Trackio only the last rows are read.
 
     Raises:
         DecodeError: the database is damaged.

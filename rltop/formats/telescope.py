@@ -1,9 +1,9 @@
-"""Telescope's archives → records: zip files of parquet tables, written anew every few seconds.
+"""Telescope's archives → records: zip files of parquet tables, rewritten every few seconds.
 
-Owns when a step is given out. A step is whole when the trainer has begun a later one: then its timing will not change
-any more. Until then what is known of the step being trained can be asked for with `flush`. The archives overlap, and
-none is written atomically: what cannot be opened is left for the next time it is written, and what was read before is
-never taken back. Tables are read in Python: those of a large archive take seconds, which a thread spends on them.
+A step is given out once the trainer has begun a later one, since its timing is final then; until then, `flush` returns
+what is known of it. The archives overlap, and none is written atomically: one that cannot be opened is retried when it
+is written again, and rows that were read are never taken back. Tables are decoded in Python, which takes seconds for a
+large archive and therefore runs in a thread.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rltop.formats.rows import MAX_KEY_CHARS, RecordBuilder, clipped_key
 from rltop.model import Counts, FilePosition, Record, TimedSpan
 from rltop.model.completions import deviation, gini, length_ratio, mean_of
 
-# -- Samples of a step → aggregate metrics -------------------------------------------------------------------------
-# Owns the formulas; knows nothing of tables. Source of all of them: the server of Telescope's own interface, so that
-# both show the same value under the same name.
+# -- samples of a step → aggregate metrics -------------------------------------------------------------------------
+# Formulas only, no tables. They are those of the server of Telescope's own viewer, so that both show the same value
+# under the same name.
 
 
 def summary(name: str, values: Sequence[float]) -> dict[str, float]:
-    """`name` with `_mean`, `_std`, `_min` and `_max`; std is that of a sample, and absent for a single value."""
+    """`name` with `_mean`, `_std`, `_min` and `_max`; std is the sample standard deviation, absent for one value."""
     if not values:
         return {}
     found = {f"{name}_mean": math.fsum(values) / len(values), f"{name}_min": min(values), f"{name}_max": max(values)}
@@ -42,13 +42,13 @@ def summary(name: str, values: Sequence[float]) -> dict[str, float]:
 
 
 def variation(values: Sequence[float]) -> float:
-    """Standard deviation of a sample over the mean; 0 for a single value or a mean that is not positive."""
+    """Coefficient of variation, with the sample standard deviation; 0 for one value or a mean that is not positive."""
     mean, spread = math.fsum(values) / len(values), deviation(values)
     return 0.0 if spread is None or not mean > 0.0 else spread / mean
 
 
 def of_groups(groups: Mapping[object, Sequence[float]]) -> dict[str, float]:
-    """The three readings of how uneven the completions of a group are, averaged over the groups of a step."""
+    """Three measures of length inequality within groups, averaged over the groups of a step."""
     lengths = list(groups.values())
     found = {
         "group_length_cv_mean": mean_of(map(variation, lengths)),
@@ -59,16 +59,16 @@ def of_groups(groups: Mapping[object, Sequence[float]]) -> dict[str, float]:
 
 
 MAX_METRICS = 256
-"""Sample metrics of one step that are aggregated; an environment returns a handful."""
+"""Most sample metrics of a step that are aggregated; an environment returns a handful."""
 
 Row = tuple[Value, ...]
 
 
 def rows_of(table: ParquetTable, *names: str) -> Iterable[Row]:
-    """Rows of some columns; a column that the table does not have holds None.
+    """Rows of some columns; missing columns are filled with None.
 
     Args:
-        *names: the columns, in the order in which a row shall have them.
+        *names: the columns, in the order of the result.
     """
     columns = table.read(names)
     empty: Sequence[Value] = [None] * table.rows
@@ -82,17 +82,17 @@ def number(value: Value) -> float | None:
 
 
 def whole(value: Value) -> int | None:
-    """A whole number that is not negative, or None: -1 stands for "not known"."""
+    """A non-negative integer, else None: -1 means "unknown"."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 @dataclass(slots=True)
 class StepSamples:
-    """What is known of the samples of one step.
+    """The samples of one step, as far as known.
 
     Attributes:
-        samples: by sample: group, reward, advantage, total tokens, steps off policy.
-        cut: samples of which a generation was stopped by the length limit.
+        samples: sample → (group, reward, advantage, total tokens, steps off policy).
+        cut: samples with a generation that was stopped by the length limit.
     """
 
     samples: dict[int, tuple[int | None, Value, Value, Value, Value]] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class StepSamples:
 
     @property
     def group_size(self) -> int | None:
-        """Samples of most groups; None where no sample names its group."""
+        """Most frequent group size; None if no sample has a group."""
         sizes = Counter(Counter(group for group, *_ in self.samples.values() if group is not None).values())
         return max(sizes, key=lambda size: (sizes[size], size), default=None)
 
@@ -166,14 +166,14 @@ def _put_gini(found: dict[str, float], name: str, pairs: Iterable[tuple[int | No
 
 
 class SampleTables:
-    """Takes the tables of one archive in; a row that was there before changes nothing."""
+    """Collects the tables of archives; a row that is already known changes nothing."""
 
     def __init__(self) -> None:
         self.steps: dict[int, StepSamples] = {}
         self._done: Container[int] = ()
 
     def take(self, name: str, table: ParquetTable, skip: int, done: Container[int]) -> None:
-        """Add the rows of every step after `skip` that is not among those that are `done`."""
+        """Add the rows of all steps after `skip` that are not in `done`."""
         self._done = done
         readers = {
             "samples_data": self._samples,
@@ -206,7 +206,7 @@ class SampleTables:
             at, length = self._at(step, skip), number(count)
             if at is None or not isinstance(sample, int) or not isinstance(step, int):
                 continue
-            # One archive holds all generations of a sample: sums are made anew, never added to.
+            # An archive holds all generations of a sample, so sums are computed per archive, not accumulated.
             total = tokens[step, sample] = tokens.get((step, sample), 0.0) + (length or 0.0)
             at.tokens[sample] = (whole(group), total)
             if reason == "length":
@@ -237,30 +237,30 @@ TABLES = frozenset(
     {"metrics", "samples_data", "generations", "prompts", "rollouts_metrics", "trainer", "orchestrator",
      "events_infra", "samples_data_discarded"}
 )  # fmt: skip
-"""What is read; the other tables hold texts and machine metrics."""
+"""Tables that are read; the others hold texts and hardware metrics."""
 
 AT_ONCE_BYTES = 256 * 1024
 AT_ONCE_ROWS = 5_000
-"""An archive of no more, unpacked, is read at once: some 50 ms at worst."""
+"""An archive up to this size, decompressed, is read without a thread; takes some 50 ms at worst."""
 WAIT_S = 0.004
-"""How long a call waits for the tables of a larger one: the slice of a session."""
+"""How long a call waits for the thread: one time slice of a session."""
 STEPS_AT_ONCE = 32
-"""Steps given out in one call."""
+"""Most steps given out per call."""
 _END = b"PK\x05\x06"
 _END_BYTES = 22
 _NOT_WHOLE = (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, OSError)
-"""What an archive raises that is being written."""
+"""Exceptions caused by an archive that is still being written."""
 _LATE_STEPS = 2
-"""When the trainer has metrics of so many steps further on, the events of a step are not waited for any more."""
+"""A step's events are no longer awaited once the trainer has metrics of a step this much later."""
 _FIRST_STEPS = (0, 1)
-"""A run counts its steps from one of these; only its first step begins with the training loop."""
+"""Possible numbers of a run's first step; only that one begins with the training loop."""
 
 
 class TelescopeDecoder(Decoder):
-    """Rows of a run, from archives that are given one after the other with a `reset` between them.
+    """Rows of a run, from archives fed one after the other, with a `reset` in between.
 
     Attributes:
-        group_size: samples of most groups in the newest step of which all are known.
+        group_size: most frequent group size in the newest complete step.
     """
 
     is_rewritten = True
@@ -287,7 +287,7 @@ class TelescopeDecoder(Decoder):
         self._spans: list[TimedSpan] = []
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Collect; read the tables once the archive is whole."""
+        """Collect data; read the tables once the archive is complete."""
         if self._is_taken:
             return []
         if len(self._archive) + len(data) > MEMORY_BYTES:
@@ -311,7 +311,7 @@ class TelescopeDecoder(Decoder):
         return self._is_reading or self._giving is not None
 
     def go_on(self) -> list[Record]:
-        """Give out some more steps, or wait for the tables, but not long."""
+        """Give out some more steps, or wait briefly for the tables."""
         if self._giving is not None:
             return self._give_on(self._giving)
         return self._give_on(self._whole_steps()) if self._wait(WAIT_S) else []
@@ -328,10 +328,10 @@ class TelescopeDecoder(Decoder):
         return self._has_read()
 
     def flush(self) -> list[Record]:
-        """Steps that nothing more is expected of, and what is known so far of the one being trained.
+        """Steps that are as complete as they will get, and what is known so far of the current one.
 
-        All that has been written has been read by now: a step whose events are still
-        missing while the trainer is well past it has none.
+        Everything written has been read by now, so if events of a step are still
+        missing while the trainer is well past it, it has none.
         """
         self._wait()
         return self._give_on(self._expected_steps())
@@ -348,7 +348,7 @@ class TelescopeDecoder(Decoder):
         row = dict(self._metrics.get(step, {})) | self._values.get(step, {})
         samples = self._samples.steps.get(step)
         if samples is not None:
-            # Samples are logged one by one: they are all there once the step has metrics, or their number stands still.
+            # Samples are logged one by one: complete once the step has metrics or their number no longer changes.
             count = len(samples.samples)
             if row or self._seen == (step, count):
                 row |= samples.values()
@@ -362,7 +362,7 @@ class TelescopeDecoder(Decoder):
         return self._next() is not None
 
     def finish(self) -> list[Record]:
-        """Nothing more will come: every step as far as it is known."""
+        """Nothing more will come: give out every step as far as it is known."""
         self._wait()
         self._giving = None
         known = sorted({*self._metrics, *self._samples.steps, *self._values})
@@ -390,7 +390,7 @@ class TelescopeDecoder(Decoder):
             return True
 
     def _read(self) -> None:
-        """Take in the tables of the archive; what hinders it is dealt with by `_has_read`, in the caller's thread."""
+        """Read the tables of the archive; exceptions are kept for `_has_read`, which runs in the caller's thread."""
         try:
             with zipfile.ZipFile(io.BytesIO(self._archive)) as archive:
                 self._take(_tables(archive, self._counting))
@@ -424,7 +424,7 @@ class TelescopeDecoder(Decoder):
         self._sum_up()
 
     def _sum_up(self) -> None:
-        """Keep the aggregates of every step but the newest, of which samples may still be missing."""
+        """Aggregate every step except the newest, whose samples may be incomplete."""
         newest = max(self._samples.steps, default=-1)
         for step in [known for known in self._samples.steps if known < newest]:
             samples = self._samples.steps.pop(step)
@@ -466,7 +466,7 @@ class TelescopeDecoder(Decoder):
         return [self._builder.build(step, row, self._position)]
 
     def _timing(self, step: int) -> dict[str, float]:
-        """Timing and discards of a step, after which its events are forgotten with those of the steps before."""
+        """Timing and discards of a step; drops the events of this step and earlier ones."""
         events = self._events.steps.pop(step, StepEvents())
         is_first = self._given < 0 and step in _FIRST_STEPS
         before_s = self._events.loop_start_s if is_first else self._before_s
@@ -498,7 +498,7 @@ def _wanted(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
 def _tables(
     archive: zipfile.ZipFile, guarding: Callable[[str], AbstractContextManager[None]]
 ) -> dict[str, ParquetTable]:
-    """The tables of an archive by name; `guarding` a name deals with the damage of that table."""
+    """The tables of an archive by name; the context manager `guarding(name)` handles damage of that table."""
     wanted, allowance = _wanted(archive), Allowance()
     for info in wanted:
         allowance.spend(info.file_size, info.filename)
@@ -515,10 +515,10 @@ WEIGHT_SYNC = "weight_broadcast"
 WAITING = "waiting_for_data"
 INFERENCE_SYNC = "timing_weight_sync_inference_total"
 MAX_EVENTS = 200_000
-"""Events of one step that are held: 1,000 ranks, 64 microbatches and three stages."""
+"""Most events held per step: 1,000 ranks, 64 microbatches and three stages."""
 
 Key = tuple[str, int, float]
-"""Operation, rank and start: what tells one event from another."""
+"""Operation, rank and start, which identify an event."""
 
 
 def _metric(operation: str) -> str:
@@ -531,9 +531,9 @@ class StepEvents:
     """Events of one step.
 
     Attributes:
-        spans: by what tells them apart: the end, and the microbatch (-1: none).
-        syncs: by server: when the weights began to be taken over, and when they were there.
-        discarded: by sample: why it was thrown away, and its reward.
+        spans: key → (end, microbatch or -1).
+        syncs: server → [start, end] of loading new weights.
+        discarded: sample → (reason, reward).
     """
 
     spans: dict[Key, tuple[float, int]] = field(default_factory=dict)
@@ -547,7 +547,7 @@ class StepEvents:
         return (min(own)[0], max(end for _, end in own)) if own else None
 
     def timings(self, before_s: float | None) -> dict[str, float]:
-        """Seconds by name; `before_s` is when the step before ended, where that is known."""
+        """Seconds by key; `before_s` is the end of the previous step, if known."""
         bounds = self.bounds
         found: dict[str, float] = {}
         if bounds is not None:
@@ -588,7 +588,7 @@ class StepEvents:
         return (begin, end) if end >= begin else None
 
     def discards(self) -> dict[str, float]:
-        """How many samples were thrown away and why, in percent of them; the count may be 0."""
+        """Number of discarded samples, which may be 0, and the reasons in per cent of it."""
         count = len(self.discarded)
         found = {"discarded_count": float(count)}
         reasons = [reason for reason, _ in self.discarded.values()]
@@ -604,10 +604,10 @@ class StepEvents:
         return found
 
     def timed(self, step: int, before_s: float | None) -> list[TimedSpan]:
-        """Every event as a span; the wait for data is one of rank 0.
+        """Every event as a span; the wait for data is a span of rank 0.
 
         Args:
-            before_s: when the step before ended, in seconds since the epoch; None where that is not known.
+            before_s: end of the previous step, in seconds since the epoch, if known.
         """
         spans = [
             TimedSpan(step, TRAINER, rank, operation, start, end, f"timing_{_metric(operation)}_total")
@@ -625,12 +625,12 @@ class StepEvents:
 
 
 class EventTables:
-    """Takes the tables of one archive in; an event that was there before changes nothing.
+    """Collects the event tables of archives; an event that is already known changes nothing.
 
     Attributes:
-        newest: the newest step of which rank 0 has an event; -1 if there is none.
-        loop_start_s: when training began, seconds since the epoch; None if nothing says.
-        has_discards: is there a table that says what was thrown away?
+        newest: newest step with an event of rank 0; -1 if there is none.
+        loop_start_s: start of the training loop, seconds since the epoch, if known.
+        has_discards: there is a table of discarded samples.
     """
 
     def __init__(self) -> None:
@@ -640,7 +640,7 @@ class EventTables:
         self.has_discards = False
 
     def take(self, name: str, table: ParquetTable, skip: int) -> None:
-        """Add the rows of every step after `skip`."""
+        """Add the rows of all steps after `skip`."""
         if name == "trainer":
             self._trainer(table, skip)
         elif name == "events_infra":

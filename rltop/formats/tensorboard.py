@@ -1,7 +1,7 @@
-"""TensorBoard event files → records, without any of TensorBoard.
+"""TensorBoard event files → records, without using TensorBoard.
 
-Tags of one step arrive one by one or many in an event; they are gathered until the step changes. A stretch of events
-that looks like an earlier one is read as a whole (`Templates`). Source of the messages:
+The tags of a step come in one event or in many; they are collected until the step changes. A sequence of events with
+the same layout as an earlier one is decoded in one call (`Templates`). Source of the messages:
 tensorflow/core/util/event.proto, framework/summary.proto, framework/tensor.proto.
 """
 
@@ -31,7 +31,7 @@ from rltop.model import Counts, FilePosition, Record, Schema
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
-# -- TFRecord framing: bytes → records, in whatever pieces they arrive ---------------------------------------------
+# -- TFRecord framing: bytes, however they are split → records -----------------------------------------------------
 # A record is its length (u64), the masked CRC-32C of the length (u32), the payload and the payload's masked CRC
 # (u32), all little-endian. The first CRC is always checked, because a wrong length would misread everything after it;
 # the second is not, because a CRC-32C over all payloads would cost more than decoding them. Source:
@@ -40,16 +40,16 @@ from rltop.structs import NamedTuple
 HEADER_BYTES = 12
 FRAME_BYTES = HEADER_BYTES + 4
 MAX_RECORD_BYTES = 16 * 1024 * 1024
-"""A longer one holds a graph or pictures: it is passed over and counted."""
+"""A longer record holds a graph or images: it is skipped and counted."""
 _MAX_LENGTH = 2**31
-"""A protobuf message is never longer, so such a length is no length."""
+"""Protobuf messages are never longer, so a larger value cannot be a length."""
 
 _HEADER = struct.Struct("<QI")
 _ZERO_HEADER = bytes(HEADER_BYTES)
 _ZERO_CRC = bytes(4)
 _HEADERS_KEPT = 8192
 _LEADING_ZEROS = 2
-"""Low bytes of a length that may be zero themselves, behind a region of zeros."""
+"""Low bytes of a length that may themselves be zero, after a region of zeros."""
 
 
 @cache
@@ -64,7 +64,7 @@ def _crc_table() -> tuple[int, ...]:
 
 
 def masked_crc32c(data: bytes) -> int:
-    """CRC-32C, rotated and shifted as TFRecord wants it (core/lib/hash/crc32c.h)."""
+    """CRC-32C, masked as TFRecord requires (core/lib/hash/crc32c.h)."""
     table, crc = _crc_table(), 0xFFFFFFFF
     for byte in data:
         crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
@@ -73,7 +73,7 @@ def masked_crc32c(data: bytes) -> int:
 
 
 def record_length(header: bytes) -> int | None:
-    """The length that 12 bytes of header give; None if they are no header."""
+    """The length in a 12-byte header; None if it is not a header."""
     length, crc = _HEADER.unpack(header)
     if length >= _MAX_LENGTH or masked_crc32c(header[:8]) != crc:
         return None
@@ -81,22 +81,22 @@ def record_length(header: bytes) -> int | None:
 
 
 _SIGN = regex(rb"(?s)(?=(?!\0{4}).{4}\0{4})")
-"""Where a length below 2^32 may stand."""
+"""Where a length below 2^32 may be."""
 _TIME_KEY, _STEP_KEY, _SUMMARY_KEY = 0x09, 0x10, 0x2A
 STEP_AT = 9
-"""An event begins with its wall time, one byte of key and eight of value; the step follows, unless it is 0, and then
-what the event holds."""
+"""Offset after the wall time, which comes first: one byte of key and eight of value. The step follows, unless it is 0,
+then the content."""
 _CONTINUES = 0x80
 
 
 def row_starts(data: bytes, offset: int) -> Sequence[int]:
     """Where the step of the events changes.
 
-    The first record is found by the checksum of its length; from there on records follow
-    each other, as they do for whoever decodes them.
+    The first record is found by the checksum of its length; from there on
+    records are followed as in decoding.
 
     Returns:
-        Offsets in the file of the first events of a step, in order; the first step in `data` may have begun before.
+        File offsets of the first event of each step, ascending, without the first step in `data`, which may be partial.
     """
     found: list[int] = []
     pos: int | None = _next_record(data, 0)
@@ -131,7 +131,7 @@ def _next_record(data: bytes, pos: int) -> int | None:
 
 
 def _step_field(data: bytes, pos: int, end: int) -> bytes | None:
-    """The bytes that hold the step of an event with a summary; None for anything else."""
+    """The bytes of the step field of an event with a summary; else None."""
     if end - pos <= STEP_AT or data[pos] != _TIME_KEY:
         return None
     begin = stop = pos + STEP_AT
@@ -144,19 +144,19 @@ def _step_field(data: bytes, pos: int, end: int) -> bytes | None:
 
 
 class RecordReader(Protocol):
-    """Takes records as they are cut off, and may read ahead."""
+    """Receives records from a framer, and may decode ahead of it."""
 
     def take(self, payload: bytes, at: int) -> None:
-        """The record at offset `at` of the file; `Counts.lines` is its number."""
+        """Receive the record at offset `at` of the file; `Counts.lines` is its number."""
         ...
 
     def read_ahead(self, data: bytes, pos: int, at: int) -> int:
-        """How many bytes at `data[pos]`, offset `at` of the file, it has read by itself: whole good records, or 0."""
+        """Decode whole, valid records at `data[pos]`, file offset `at`; returns their bytes, or 0."""
         ...
 
 
 class _Gathered:
-    """A reader that only keeps what it is given."""
+    """A reader that only collects the records."""
 
     def __init__(self) -> None:
         self.found: list[tuple[bytes, int]] = []
@@ -170,16 +170,15 @@ class _Gathered:
 
 
 class TfRecordFramer:
-    """Cuts a byte stream into payloads with their offsets.
+    """Splits a byte stream into payloads with their offsets.
 
     A header of zeros is a region that is not written yet, or has not reached this machine: framing waits there, and
-    `resume_offset` says from where bytes may be given again. If they are not and data follows the zeros, framing goes
-    on behind them. A header that is neither stops it, with a reason, until a reset or until the same place is given
-    again.
+    bytes may be fed again from `resume_offset`. If instead data follows the zeros, framing continues after them. Any
+    other invalid header stops framing, with a reason, until a reset or until data from that offset is fed again.
 
     Attributes:
-        stopped: why nothing more can be read; empty while all is well.
-        bad_bytes: bytes passed that belong to no record that was given out.
+        stopped: why nothing more can be read; empty otherwise.
+        bad_bytes: bytes passed that belong to no record given out.
     """
 
     def __init__(self, counts: Counts) -> None:
@@ -213,7 +212,7 @@ class TfRecordFramer:
         return gathered.found
 
     def feed_to(self, reader: RecordReader, data: bytes, offset: int) -> None:
-        """Give `reader` every record that `data` completes; one that it reads ahead it counts itself."""
+        """Pass every record that `data` completes to `reader`, which counts those that it decodes ahead itself."""
         if self._has_begun and offset < self.resume_offset:
             data, offset = data[self.resume_offset - offset :], self.resume_offset
         if not data:
@@ -223,7 +222,7 @@ class TfRecordFramer:
                 self._lost_bytes += len(data)
                 self.bad_bytes += len(data)
                 return
-            # Given again from where it went wrong: perhaps it had only half arrived.
+            # Fed again from the failure on: the data may have been incomplete then.
             self.bad_bytes -= self._lost_bytes
             self.stopped, self._lost_bytes = "", 0
         self._has_begun = True
@@ -234,7 +233,7 @@ class TfRecordFramer:
                 pass
 
     def _cut(self, reader: RecordReader) -> bool:
-        """Cut records off; True if it met zeros, and something behind them may follow."""
+        """Split records off; True if it met zeros and there may be data after them."""
         data, start = self._window.data, self._window.start
         lengths, size, pos, wanted = self._lengths, len(data), 0, HEADER_BYTES
         counts, take, read_ahead = self._counts, reader.take, reader.read_ahead
@@ -266,7 +265,7 @@ class TfRecordFramer:
                 wanted = end - pos
                 break
             elif data[end - 4 : end] == _ZERO_CRC:
-                # A checksum of zero is one in 2^32: its page is missing, and perhaps a part of the payload.
+                # A CRC of zero occurs once in 2^32, so the page is missing, and perhaps part of the payload.
                 if size - end < HEADER_BYTES:
                     wanted = end - pos + HEADER_BYTES
                     break
@@ -287,7 +286,7 @@ class TfRecordFramer:
         return length
 
     def _cross_zeros(self) -> bool:
-        """Stand behind a region of zeros; False while nothing that can be read follows it."""
+        """Skip a region of zeros; False while no readable data follows it."""
         if self._zeros_from is None:
             return True
         window = self._window
@@ -319,13 +318,13 @@ class TfRecordFramer:
 # -- records ----------------------------------------------------------------------------------------------------
 
 VALUES_WANTED = 32
-"""Values in a template, where the row has them: at the edges of a piece of the file whole templates do not fit."""
+"""Values per template, if the row has that many; larger templates would not fit at the edges of a piece of the file."""
 MAX_EVENT_BYTES = 256 * 1024
 _KEPT = 2048
 _KEPT_BYTES = 8 * 1024 * 1024
 _UNUSED = 64
 _SELDOM = 32
-"""After so many templates into which nothing fitted, only one stretch of so many is made a template."""
+"""If that many templates in a row were never used, only one of so many sequences becomes a template."""
 
 _FLOAT32 = 1
 
@@ -333,10 +332,10 @@ _Parts = tuple[Any, ...]
 
 
 class TemplateMatch(NamedTuple):
-    """What was read by a template.
+    """The values decoded by a template.
 
     Attributes:
-        step_field: the bytes of the step that all events have, with their key.
+        step_field: the bytes of the step field, equal in all events.
         wall_time_s: of the first event.
     """
 
@@ -347,10 +346,10 @@ class TemplateMatch(NamedTuple):
 
 
 class Template:
-    """A stretch of events whose times, steps, numbers and checksums are left open.
+    """The layout of a sequence of events, with variable times, steps, numbers and checksums.
 
     Args:
-        events: how the bytes of each are laid out, in order.
+        events: the layout of each event, in order.
     """
 
     __slots__ = ("_checksums", "_fixed", "_layout", "_numbers", "_parts", "_steps", "events", "size", "tags")
@@ -377,12 +376,12 @@ class Template:
         self._numbers, self._checksums = _picker(places["number"]), _picker(places["checksum"])
 
     def match(self, data: bytes, pos: int) -> TemplateMatch | None:
-        """Read the stretch at `pos`, all of which must be there; None if it looks different."""
+        """Decode the sequence at `pos`, all of which must be present; None if its layout differs."""
         found = self._layout.unpack_from(data, pos)
         if self._parts(found) != self._fixed:
             return None
         steps = self._steps(found)
-        # A checksum of zeros is a page that has not arrived; the framer knows what to do then.
+        # A checksum of zeros is a page that has not arrived, which the framer handles.
         if steps.count(steps[0]) != len(steps) or _ZERO_CRC in self._checksums(found):
             return None
         return TemplateMatch(self, steps[0], found[1], self._numbers(found))
@@ -396,7 +395,7 @@ def _picker(places: list[int]) -> Callable[[_Parts], _Parts]:
 
 
 class _EventLayout(NamedTuple):
-    """Where the open places of one event are: its payload, the end of its step, its numbers, their tags."""
+    """The variable places of one event: its payload, the end of its step, the offsets of its numbers, their tags."""
 
     payload: bytes
     step_stop: int
@@ -404,7 +403,7 @@ class _EventLayout(NamedTuple):
     tags: tuple[bytes, ...]
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
-        """The event and its frame in pieces: what kind each is, and its bytes."""
+        """The frame and the event in pieces: (kind, bytes)."""
         payload = self.payload
         yield "fixed", _header(len(payload)) + payload[:1]
         yield "time", payload[1:STEP_AT]
@@ -426,7 +425,7 @@ def _header(length: int) -> bytes:
 
 
 def _layout(payload: bytes) -> _EventLayout | None:
-    """Where the open places of an event are; None unless it is a time, a step and a summary of single numbers."""
+    """The layout of an event; None unless it consists of a time, a step and a summary of single numbers."""
     if len(payload) <= STEP_AT or payload[0] != _TIME_KEY or payload[STEP_AT] != _STEP_KEY:
         return None
     try:
@@ -449,7 +448,7 @@ def _layout(payload: bytes) -> _EventLayout | None:
 
 
 def _scalar(payload: bytes, start: int, stop: int) -> tuple[bytes | None, int | None]:
-    """Tag of a value, and where its 32-bit number stands; None where there is not exactly one of each."""
+    """Tag of a value and offset of its 32-bit number; None unless there is exactly one of each."""
     tags: list[bytes] = []
     places: list[int | None] = []
     for number, wire, a, b in fields(payload, start, stop):
@@ -459,13 +458,13 @@ def _scalar(payload: bytes, start: int, stop: int) -> tuple[bytes | None, int | 
             places.append(a)
         elif number == 8 and wire == SPAN:
             places.append(_tensor_number(payload, a, b))
-        elif (number, wire) != (9, SPAN):  # what the tag is for
+        elif (number, wire) != (9, SPAN):  # metadata of the tag
             return None, None
     return (tags[0], places[0]) if len(tags) == len(places) == 1 else (None, None)
 
 
 def _tensor_number(payload: bytes, start: int, stop: int) -> int | None:
-    """Where the number of a tensor of one float32 stands; a shape, if there is one, has no dimension."""
+    """Offset of the number in a tensor with one float32 and, if it has a shape, no dimensions; else None."""
     found = list(fields(payload, start, stop))
     kinds = [(number, wire) for number, wire, _, _ in found]
     if kinds in ([(1, VARINT), (2, SPAN), (4, SPAN)], [(1, VARINT), (2, SPAN), (5, SPAN)]):
@@ -476,10 +475,10 @@ def _tensor_number(payload: bytes, start: int, stop: int) -> int | None:
 
 
 class Templates:
-    """Makes templates of what has been read with care, and finds the one that may fit next.
+    """Makes templates from events decoded one by one, and finds the one that may match next.
 
-    A template is looked for by how many values of the row were read before it and by the frame of its first event. That
-    is a guess: what a template reads is right wherever it fits.
+    The lookup key is the number of values of the row before it, and the header of the first event. That is only a
+    guess, but a template that matches always decodes correctly.
     """
 
     def __init__(self) -> None:
@@ -491,11 +490,11 @@ class Templates:
         self._run_values = 0
 
     def clear(self) -> None:
-        """What was gathered for the next template belongs to a file that is over."""
+        """Drop the events collected for the next template, because their file has ended."""
         self.run, self._run_values = [], 0
 
     def add(self, payload: bytes, before: int, values: int) -> None:
-        """An event of `values` numbers was read with care, `before` others of its row before it."""
+        """Add an event with `values` numbers that was decoded on its own, after `before` numbers of its row."""
         if len(payload) > MAX_EVENT_BYTES:
             self.close()
             return
@@ -507,7 +506,7 @@ class Templates:
             self.close()
 
     def close(self) -> None:
-        """What follows belongs to another template."""
+        """Make a template of the collected events; later ones belong to another."""
         run, self.run = self.run, []
         if not run:
             return
@@ -529,7 +528,7 @@ class Templates:
         self._bytes += template.size
 
     def match(self, data: bytes, pos: int, before: int) -> TemplateMatch | None:
-        """Read what stands at `pos` behind `before` values of its row, if a template for it fits."""
+        """Decode the data at `pos`, after `before` values of its row, if there is a matching template."""
         key = before, data[pos : pos + HEADER_BYTES]
         template = self._templates.get(key)
         if template is None or pos + template.size > len(data):
@@ -551,7 +550,7 @@ _FLOAT = struct.Struct("<f")
 
 
 class _Event(NamedTuple):
-    """The fields of an event that matter here; `summary` is a span of the payload."""
+    """The relevant fields of an event; `summary` is a span of the payload."""
 
     wall_time_s: float | None
     step: int
@@ -561,9 +560,9 @@ class _Event(NamedTuple):
 class TensorBoardDecoder(Decoder):
     """Scalars of an event file as rows, one per step.
 
-    Simple values and tensors of one number are values; histograms, pictures, sound, text and tensors of several numbers
-    are counted. Tags are kept as written. A row is given out when the step changes, or by `flush`, which may be called
-    whenever no bytes are left: what still comes for that step is a further record.
+    Simple values and tensors with one element are values; histograms, images, audio, text and larger tensors are only
+    counted. Tags are kept as written. A row is given out when the step changes, or by `flush`, which may be called
+    whenever all bytes have been fed: later values of that step become another record.
     """
 
     def __init__(self) -> None:
@@ -593,7 +592,7 @@ class TensorBoardDecoder(Decoder):
         return self._given_out()
 
     def read_ahead(self, data: bytes, pos: int, at: int) -> int:
-        """As many events at `data[pos]` as a template reads at once, in bytes; 0 if none fits."""
+        """Decode the events at `data[pos]` with a template; returns their bytes, 0 if none matches."""
         is_same_row = data.startswith(self._step_field, pos + HEADER_BYTES + STEP_AT)
         if is_same_row and self._templates.run:
             return 0
@@ -621,11 +620,11 @@ class TensorBoardDecoder(Decoder):
         return self._given_out()
 
     def finish(self) -> list[Record]:
-        """The last row. A torn last event is normal: it is not counted."""
+        """The last row. A partial last event is normal and not counted."""
         return self.flush()
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """A new file begins: forget the torn event and the row that was never given out."""
+        """A new file starts: forget the partial event and the row that was not given out."""
         self.framer.reset()
         self._templates.clear()
         self._cells, self._step, self._step_field = {}, None, b""
@@ -634,7 +633,7 @@ class TensorBoardDecoder(Decoder):
     # -- one event -------------------------------------------------------------------------------------------------
 
     def take(self, payload: bytes, at: int) -> None:
-        """An event, from the framer, that no template has read."""
+        """Decode an event that matched no template."""
         try:
             event = _event(payload)
             if event.summary is None:
@@ -660,7 +659,7 @@ class TensorBoardDecoder(Decoder):
         self._in_row += len(values)
 
     def _values(self, payload: bytes, start: int, stop: int) -> list[tuple[str, float]]:
-        """Tag and number of every scalar in a summary; the rest is counted."""
+        """Tag and number of every scalar in a summary; other values are counted."""
         found: list[tuple[str, float]] = []
         for number, wire, a, b in fields(payload, start, stop):
             if number != 1 or wire != SPAN:
@@ -705,7 +704,7 @@ class TensorBoardDecoder(Decoder):
         self._step_field = b"\x10" + encode_varint(step % (1 << 64)) if step else b""
 
     def _begin_with(self, wall_time_s: float | None, at: int) -> None:
-        """The first event of a row, or of what comes of it after it was given out, says when it was."""
+        """Take time and position from the first event of a row, or of its continuation after a flush."""
         self._time_s = time_of(wall_time_s)
         self._position = FilePosition(self._generation, at)
 
@@ -732,7 +731,7 @@ class TensorBoardDecoder(Decoder):
         return records
 
     def _matched_schema(self) -> Schema | None:
-        """The schema of a row that templates alone have read; None if a tag is in it twice."""
+        """The schema of a row read by templates alone; None if a tag occurs twice."""
         templates = tuple(match.template for match in self._matches)
         if templates not in self._matched_schemas:
             if len(self._matched_schemas) >= _SCHEMAS_KEPT:
@@ -759,7 +758,7 @@ def _event(payload: bytes) -> _Event:
 
 
 def _step_of(field: bytes) -> int | None:
-    """The step in a whole field of an event; None if it is not one, or too large."""
+    """The step in a complete field of an event; None if it is not a step, or too large."""
     try:
         number, stop = varint(field, 1, len(field))
     except MalformedMessageError:
@@ -774,7 +773,7 @@ _HALF = 19
 _CONTENT = {
     1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 10: "<?", 17: "<H", _HALF: "<e", 22: "<I", 23: "<Q",
 }  # fmt: skip
-"""Data type → how one element stands in `tensor_content`."""
+"""Data type → struct code of an element in `tensor_content`."""
 
 _FLOATS, _DOUBLES = 5, 6
 _INTEGERS = frozenset({7, 10, 11, 16, 17})
@@ -787,10 +786,10 @@ def scalar_of(data: bytes, start: int, stop: int) -> tuple[float | None, str]:
 
     Returns:
         (number, "") for one element; (None, "text") for strings; (None, "tensor")
-        for several elements, none, or a type that is no number.
+        for several elements, none, or a type that is not numeric.
 
     Raises:
-        MalformedMessageError: the span is no message.
+        MalformedMessageError: the span is not a message.
     """
     dtype, content, is_text, is_single = 0, b"", False, True
     found: list[float] = []
@@ -822,7 +821,7 @@ def _is_single(data: bytes, start: int, stop: int) -> bool:
 
 
 def _take(data: bytes, number: int, wire: int, span: tuple[int, int], dtype: int, found: list[float]) -> None:
-    """Append what a value field holds: one number, or a packed run of which two are enough."""
+    """Append the content of a value field: one number, or the first two of a packed list."""
     a, b = span
     if number == _FLOATS and wire in (SPAN, FIXED32):
         found.extend(_packed("<f", data, a, b))
@@ -837,13 +836,13 @@ def _take(data: bytes, number: int, wire: int, span: tuple[int, int], dtype: int
 
 
 def _packed(code: str, data: bytes, start: int, stop: int) -> list[float]:
-    """Up to two packed numbers of one kind; what is left of the span is ignored."""
+    """Up to two packed numbers of one type; the rest of the span is ignored."""
     size = struct.calcsize(code)
     return [float(struct.unpack_from(code, data, at)[0]) for at in range(start, stop - size + 1, size)[:2]]
 
 
 def _half(bits: int, dtype: int) -> float:
-    """Sixteen bits as a number: IEEE half, or the upper half of a float32."""
+    """16 bits as a number: IEEE half precision, or the upper half of a float32 (bfloat16)."""
     if dtype == _BFLOAT16:
         return float(struct.unpack("<f", struct.pack("<I", (bits & 0xFFFF) << 16))[0])
     return float(struct.unpack("<e", struct.pack("<H", bits & 0xFFFF))[0])

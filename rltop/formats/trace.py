@@ -1,7 +1,7 @@
-"""Bytes of a Chrome trace → its events, in whatever form and pieces they come.
+"""Chrome trace → step times and spans, whatever its form and however its bytes are split.
 
-Three forms are written: one event per line, an array that is not closed while it is written, and an object with
-`traceEvents` in it. Owns the cutting; knows nothing of what an event means.
+There are three forms: one event per line, an array that stays open while it is written, and an object with
+`traceEvents`. `EventReader` splits them into events, `ChromeTraceDecoder` interprets these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_HEAD_BYTES = 16 * 1024 * 1024
 _HEAD_BYTES = 4096
 _BLANK = b"\xef\xbb\xbf\0 \t\r\n"
 _TOKEN = regex(rb'"(?:[^"\\]++|\\.)*+("|\\?\Z)|[{}]', re.DOTALL)
-"""Strings as a whole, braces. The group is a quote where a string ends, and none where its rest has not come."""
+"""Whole strings, and braces. The group is a quote if the string is complete, else empty or a backslash."""
 _ARRAY = regex(rb'"traceEvents"\s*:\s*\[')
 _ARRAY_NAME = b'"traceEvents"'
 _BRACKET = regex(rb"\s*:\s*\[")
@@ -31,10 +31,10 @@ _BRACKET_TO_COME = regex(rb"\s*(?::\s*)?\Z")
 
 
 class EventReader:
-    """Cuts a stream into events.
+    """Splits a stream into events.
 
-    Before the array of a document has begun, whole objects are taken for events. Lines are cut at their ends, so that a
-    torn one costs nothing but itself; anything else by counting braces outside strings.
+    Before the array of a document begins, whole objects count as events. One event per line is split at line ends, so a
+    damaged line affects nothing else; the other forms are split by counting braces outside strings.
     """
 
     def __init__(self, counts: Counts) -> None:
@@ -49,7 +49,7 @@ class EventReader:
         self._begin = 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
-        """Yield each event that `data` completes, and the offset at which it begins."""
+        """Yield each event that `data` completes, with its offset."""
         if self._is_lines is None:
             if not self._held:
                 self._start = offset
@@ -64,11 +64,11 @@ class EventReader:
 
     @property
     def holds_back(self) -> bool:
-        """Is there an event that is whole, or not, but for the end of its line?"""
+        """Is there an event, complete or not, whose line has not ended?"""
         return bool(self._held) if self._is_lines is None else self._is_lines and self._framer.pending is not None
 
     def finish(self) -> Iterator[tuple[Event, int]]:
-        """The last event, if it is whole; a torn one is normal and not counted."""
+        """The last event, if it is complete; a partial one is normal and not counted."""
         if self._is_lines is None and self._held:
             self._is_lines, data, self._held = True, self._held, b""
             yield from self._framed(data, self._start)
@@ -103,7 +103,7 @@ class EventReader:
         if not self._held:
             self._start = offset
         held, at = self._held + data, 0
-        # Nothing is looked at twice: an event may come in a thousand pieces.
+        # No byte is scanned twice, because an event may come in a thousand pieces.
         seen = len(held)
         for token in _TOKEN.finditer(held, self._seen):
             if token[0][:1] == b'"':
@@ -142,10 +142,10 @@ class EventReader:
 
 
 def _is_lines(head: bytes) -> bool | None:
-    """Is there one event per line? None if the beginning does not tell yet.
+    """Is there one event per line? None if more data is needed.
 
-    Decided by the first line where that is shorter than the bytes looked at, so that
-    it does not matter how many have come.
+    Decided by the first line, or by the first `_HEAD_BYTES` if it is longer, so that
+    the result does not depend on how the data is split.
     """
     text = head.lstrip(_BLANK)[:_HEAD_BYTES]
     if text.startswith(b"["):
@@ -160,9 +160,9 @@ def _is_lines(head: bytes) -> bool | None:
 
 
 MAX_HELD = 400_000
-"""Spans of one step that are held; the rest of a step that never ends is left out, and counted."""
+"""Most spans held per step; further spans of a step that never ends are dropped and counted."""
 MAX_OPEN = 256
-"""Spans that one worker may have begun and not ended; deeper ones are not followed."""
+"""Most open spans per thread; deeper ones are ignored."""
 MAX_WORKERS = 4096
 _US = 1e-6
 _STEP_NAME = regex(r"(?:ProfilerStep#|(?:train(?:ing)?[_ ]?)?step[ _#:]*)(\d*)$", re.IGNORECASE)
@@ -174,13 +174,13 @@ RoleAndRank = tuple[str, int]
 
 @dataclass(slots=True)
 class _Thread:
-    """Spans that one thread has begun and not ended: name, start in µs, and the step it was told."""
+    """Open spans of one thread: name, start in µs, and the step named in its arguments."""
 
     open: list[tuple[str, float, int | None]] = field(default_factory=list)
 
 
 def worker_of(label: str) -> RoleAndRank:
-    """Role and rank by the name of a process: `ActorGroup:3` is rank 3 of ActorGroup."""
+    """Role and rank from a process name: `ActorGroup:3` is rank 3 of ActorGroup."""
     found = _NUMBERED.fullmatch(label)
     if found is None or not found[1]:
         return label[:MAX_KEY_CHARS] or "process", 0
@@ -188,10 +188,10 @@ def worker_of(label: str) -> RoleAndRank:
 
 
 class ChromeTraceDecoder(Decoder):
-    """Reads a trace while it is written; steps come out when they have ended.
+    """Reads a trace while it is written; a step is given out when it has ended.
 
     Attributes:
-        dropped: spans that were left out, because a step had too many.
+        dropped: spans left out because a step had too many.
     """
 
     def __init__(self) -> None:
@@ -219,18 +219,18 @@ class ChromeTraceDecoder(Decoder):
 
     @property
     def holds_back(self) -> bool:
-        """Has the last line not ended, or has no step been named whose end would give the spans out?"""
+        """Has the last line not ended, or are spans held because no step has been named yet?"""
         return self._reader.holds_back or bool(self._held and not self._has_steps)
 
     def finish(self) -> list[Record]:
-        """Nothing more will come: what has ended of the last step."""
+        """Nothing more will come: give out the ended spans of the last step."""
         records = self._records(self._reader.finish())
         if self._held and not self._has_steps:
             records += self._end_step(self._step + 1, None, 0)
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """A new file begins; if it merely goes on, so do open spans and the count of steps."""
+        """A new file starts; if it only continues the run, open spans and the step count are kept."""
         self._reader.reset()
         if is_restart:
             self._begin_anew()
@@ -284,7 +284,7 @@ class ChromeTraceDecoder(Decoder):
         return records
 
     def _end(self, pid: str, tid: str, name: str, ts: float, offset: int) -> list[Record]:
-        """Close the innermost span of that name; what was begun inside it and never ended is forgotten."""
+        """Close the innermost span of that name; open spans inside it are dropped."""
         stack = self._thread(pid, tid).open
         at = next((i for i in range(len(stack) - 1, -1, -1) if not name or stack[i][0] == name), None)
         if at is None:
@@ -315,7 +315,7 @@ class ChromeTraceDecoder(Decoder):
             return self._end_step(self._step + 1 if told is None else told, (begun, ended), offset, self._worker(pid))
         outer = [each for each in above if not _STEP_NAME.fullmatch(each)]
         if len(self._held) < MAX_HELD:
-            # A slash separates levels; one within a name must not look like a level.
+            # A slash separates levels, so those within a name are replaced.
             path = "/".join(each.replace("/", "∕") for each in (*outer, name))  # noqa: RUF001
             self._held.append((self._worker(pid), path[:MAX_KEY_CHARS], begun, ended))
         else:
@@ -323,7 +323,7 @@ class ChromeTraceDecoder(Decoder):
         return []
 
     def _maybe_next(self, pid: str, name: str, ts: float, offset: int) -> list[Record]:
-        """Without spans that are steps, one begins when the leading worker begins its first stage again."""
+        """If there are no spans for steps, a step begins when the leading worker starts its first stage again."""
         if self._has_steps or _STEP_NAME.fullmatch(name):
             self._has_steps = True
             return []
@@ -376,7 +376,7 @@ def _key(worker: RoleAndRank, name: str, leader: RoleAndRank | None) -> str:
 
 
 def _seconds(spans: Iterable[tuple[RoleAndRank, str, float, float]], leader: RoleAndRank | None) -> dict[str, float]:
-    """Seconds of each top-level stage; of the ranks of a role, the slowest."""
+    """Seconds of each top-level stage; the maximum over the ranks of a role."""
     by_worker: dict[tuple[RoleAndRank, str], float] = {}
     for worker, name, begun, ended in spans:
         if "/" not in name:

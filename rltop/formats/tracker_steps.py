@@ -1,7 +1,7 @@
-"""At which step a row of a tracker is: the trainer's own where rows name one, else the tracker's count of its rows.
+"""The step of a row from a tracker: the trainer's own if rows contain one, else the tracker's row count.
 
-A tracker counts what is logged: TRL logs its timings and tables one by one between two rows of the trainer, each with a
-number of its own. Such a row belongs to the newest step of the trainer before it, as in the trackers' charts.
+A tracker counts log calls: between two rows of the trainer, TRL logs timings and tables one by one, each with a number
+of its own. Such a row belongs to the newest trainer step before it, as in the trackers' charts.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rltop.model.keys import STEP_KEYS, TIMING_PREFIXES, TRAINER_STEP_KEYS, is_b
 from rltop.structs import NamedTuple
 
 TRACKER_STEP = "_step"
-"""Stands for the tracker's own count where a key is expected."""
+"""The tracker's own count, where a step key is expected."""
 _KEYS = tuple(key for key in STEP_KEYS if key != TRACKER_STEP)
 _LOOSE_ROWS = 3
-"""Rows of metrics without a step of the trainer's, from the first on, before the tracker's is taken for good."""
+"""Rows of metrics without a trainer step, at the start, after which the tracker's count is used for good."""
 _SURE_KEYS = ("train/global_step", "trainer/global_step")
-"""The trainers that write these write them in each of their rows, so that they are taken whatever came before."""
+"""Trainers that log these do so in every row, so they are used whatever came before."""
 _MOST_HELD = 4_096
-"""Rows that wait for the trainer's first step at most: some hundred for each step of a run that logs every tenth."""
+"""Most rows that wait for the trainer's first step: some hundred per step of a run that logs every tenth step."""
 
 
 class TrackerRow(NamedTuple):
@@ -45,7 +45,7 @@ class TrackerRow(NamedTuple):
 
 
 class PlacedRow(NamedTuple):
-    """A row, its step (None where nothing tells) and the total that stands behind it. `is_part` as of `Record`."""
+    """A row with its step, if known, and the total logged with it. `is_part` is that of `Record`."""
 
     row: TrackerRow
     step: int | None
@@ -54,15 +54,15 @@ class PlacedRow(NamedTuple):
 
 
 class TrackerSteps:
-    """Gives rows their steps in the order in which they come.
+    """Assigns steps to rows in the order in which they come.
 
     Attributes:
-        key: the key that steps are read from, `TRACKER_STEP` for the tracker's own; empty until a row has told.
-        last: the newest step that was given; None before the first.
-        is_awaited: the settings of the run say that its trainer names its steps: rows before the first one wait for it.
+        key: the key that steps are read from, `TRACKER_STEP` for the tracker's count; empty until it is known.
+        last: the newest step assigned; None before the first.
+        is_awaited: the run's settings show that its trainer logs steps: rows before the first step wait for it.
 
     Args:
-        named: the key that a person has named for it, if any.
+        named: the step key that the user has set, if any.
     """
 
     def __init__(self, counts: Counts, named: str = "") -> None:
@@ -81,15 +81,15 @@ class TrackerSteps:
         return bool(self._held)
 
     def forget_rows(self) -> None:
-        """Rows from another part of the file follow: what has been learnt of the key holds for them too."""
+        """Rows from another part of the file follow; the step key that was found remains valid."""
         self._held.clear()
         self.last = None
 
     def place(self, row: TrackerRow) -> list[PlacedRow]:
-        """The rows whose steps are known by now, in order.
+        """The rows whose steps are now known, in order.
 
         Args:
-            row: the next one; a step that it names is taken out of its cells.
+            row: the next row; its step is removed from its cells.
         """
         if self.key == TRACKER_STEP:
             if not any(key in row.cells for key in self._sure_keys):
@@ -107,11 +107,10 @@ class TrackerSteps:
         return [*found, self._placed(row, step)]
 
     def release(self, *, is_end: bool) -> list[PlacedRow]:
-        """Rows that wait, by the tracker's steps: nothing has come for a while.
+        """Give waiting rows the tracker's step, because nothing has come for a while.
 
         Args:
-            is_end: nothing more will come, so that even those are given out which say that the trainer's first
-                step is still to come.
+            is_end: nothing more will come, so this includes rows for which the trainer's first step was expected.
         """
         if not is_end and (self.is_awaited or not self._loose):
             return []
@@ -119,9 +118,9 @@ class TrackerSteps:
         return [self._placed(row, row.number) for row in held]
 
     def _named(self, cells: Row) -> tuple[str, Step | None]:
-        """The key under which a row names its step, and the step.
+        """The key and value of the step in a row.
 
-        Another key than so far is taken only where it is a trainer's and goes on from the steps before.
+        The key changes only to a trainer's own, and only if its steps continue the previous ones.
         """
         if self.key in cells:
             return self.key, step_of(cells[self.key])
@@ -144,7 +143,7 @@ class TrackerSteps:
         return self.release(is_end=True)
 
     def _before(self, first: Step) -> list[PlacedRow]:
-        """The rows that waited: at the tracker's number, unless that lies behind the trainer's first step."""
+        """The rows that waited, at the tracker's number but not after the trainer's first step."""
         most = first[0] if isinstance(first, tuple) else first
         held, self._held = self._held, []
         return [self._placed(row, most if row.number is None else min(row.number, most)) for row in held]
@@ -155,7 +154,7 @@ class TrackerSteps:
         return PlacedRow(row, at, total, is_part=before is not None and before == self.last)
 
     def _stays_at_zero(self, cells: Row) -> bool:
-        """Has some metric been logged so often at step 0 that nobody can be counting? Timings repeat within a step."""
+        """Has a metric been logged at step 0 too often for a real step? Timings may repeat within a step."""
         for key in cells:
             if not (key.startswith(TIMING_PREFIXES) or is_bookkeeping_key(key)):
                 self._logged_at_zero[key] = self._logged_at_zero.get(key, 0) + 1
@@ -163,7 +162,7 @@ class TrackerSteps:
 
 
 class ExportedRows:
-    """Rows of a tracker's history that somebody wrote down, `_step` among their cells → records."""
+    """Exported rows of a tracker's history, with `_step` among their cells → records."""
 
     def __init__(self, counts: Counts, builder: RecordBuilder) -> None:
         self._counts, self._builder = counts, builder
@@ -174,12 +173,12 @@ class ExportedRows:
         return self._steps.is_holding
 
     def take(self, row: Row, position: FilePosition) -> list[Record]:
-        """The records whose steps are known by now, in order."""
+        """The records whose steps are now known, in order."""
         number = bare_step(row.pop(TRACKER_STEP, None))
         return self._records_of(self._steps.place(TrackerRow(row, number, take_time(row), position)))
 
     def release(self, *, is_end: bool) -> list[Record]:
-        """The records of rows that wait: nothing has come for a while, or nothing more will (`is_end`)."""
+        """The records of waiting rows: nothing has come for a while, or nothing more will (`is_end`)."""
         return self._records_of(self._steps.release(is_end=is_end))
 
     def _records_of(self, rows: Iterable[PlacedRow]) -> list[Record]:

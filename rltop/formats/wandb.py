@@ -1,9 +1,9 @@
-"""The run files of W&B and SwanLab (`run-<id>.wandb`, `run-<id>.swanlab`) → records, without any of either.
+"""Run files of W&B and SwanLab (`run-<id>.wandb`, `run-<id>.swanlab`) → records, without using either package.
 
-Both are logs of blocks. A row of W&B's history is a row; SwanLab has a record for each value, and those of one step are
-a row. Samples of the machine become keys under `system/` of the row that follows them. Sources of the messages:
-wandb/proto/wandb_internal.proto; swanlab/proto/swanlab/record/v1 of swanlab 0.10. An item whose key was seen before is
-recognised by the bytes of its key, which makes reading four times as fast.
+Both are block logs. A row of W&B's history is a row; SwanLab has a record per value, and the values of a step form a
+row. Hardware samples become keys under `system/` in the next row. Sources of the messages:
+wandb/proto/wandb_internal.proto; swanlab/proto/swanlab/record/v1 of swanlab 0.10. Items with a known key are
+recognised by the bytes of the key, which makes reading four times as fast.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ from rltop.formats.rows import (
 from rltop.formats.tracker_steps import TRACKER_STEP, PlacedRow, TrackerRow, TrackerSteps
 from rltop.model import Counts, FilePosition, Record
 
-# -- LevelDB's log format: bytes → records, in whatever pieces they arrive -----------------------------------------
-# The file is blocks of 32 KiB; a record is one chunk, or several where it crosses blocks. A chunk is a CRC-32 of type
-# and data (u32), the length (u16), the type (u8) and the data, all little-endian; fewer than 7 bytes at the end of a
-# block are left empty. Because chunks begin anew in every block, a damaged block costs only itself. Source:
+# -- LevelDB's log format: bytes, however they are split → records -------------------------------------------------
+# The file consists of blocks of 32 KiB; a record is one chunk, or several if it crosses blocks. A chunk is a CRC-32 of
+# type and data (u32), the length (u16), the type (u8) and the data, all little-endian; fewer than 7 bytes at the end of
+# a block stay empty. Because every block starts with a chunk, a damaged block affects only itself. Source:
 # leveldb/doc/log_format.md; here the CRC is zlib's, unmasked.
 
 BLOCK_BYTES = 32 * 1024
 MAGIC = b":W&B\xe1\xbe\x00"
-"""What a file begins with: name, magic number 0xBEE1 big-endian, version 0."""
+"""Start of a file: name, magic number 0xBEE1 big-endian, version 0."""
 MAGIC_BYTES = len(MAGIC)
 MAX_RECORD_BYTES = 16 * 1024 * 1024
-"""A longer record is passed over and counted."""
+"""Longer records are skipped and counted."""
 
 _CHUNK = struct.Struct("<IHB")
 _CHUNK_BYTES = _CHUNK.size
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _NUMBER_KEY, _HISTORY_KEY = 0x08, 0x12
-"""The fields that a record of history begins with: its number, which may be missing, and the row."""
+"""The first fields of a history record: its number, which may be missing, and the row."""
 _CONTINUES = 0x80
 
 
 def row_starts(data: bytes, offset: int) -> Sequence[int]:
-    """Where rows of history begin, with what was written between the row before and them.
+    """Where rows of history begin, including what was written between the previous row and them.
 
-    Checksums are left to whoever decodes: only the heads of chunks are looked at.
+    Reads only the chunk headers; checksums are left to the decoder.
 
     Returns:
-        Offsets in the file, in order; of the rows in `data` all but the first, before which more may belong to it.
+        File offsets, ascending, of all rows in `data` but the first, to which data before `data` may belong.
     """
     found: list[int] = []
     behind_row: int | None = None
@@ -78,7 +78,7 @@ def row_starts(data: bytes, offset: int) -> Sequence[int]:
 
 
 def _chunks(data: bytes, offset: int) -> Iterator[tuple[int, int, int]]:
-    """Beginning, end and type of every whole chunk in `data`, from the first block that begins in it."""
+    """Start, end and type of every whole chunk in `data`, from the first block boundary on."""
     pos, size = -offset % BLOCK_BYTES or (0 if offset else MAGIC_BYTES), len(data)
     while size - pos >= _CHUNK_BYTES:
         block_end = pos + BLOCK_BYTES - (offset + pos) % BLOCK_BYTES
@@ -106,20 +106,20 @@ def _is_history(data: bytes, pos: int, end: int) -> bool:
 
 
 class BlockLogFramer:
-    """Cuts a byte stream into records with their offsets.
+    """Splits a byte stream into records with their offsets.
 
-    A chunk that cannot be right (zeros, a wrong checksum, a length beyond the block) may be one that is being written:
-    framing waits at it, and `resume_offset` says from where bytes may be given again. Once the next block has begun,
-    the rest of the block is counted as bad and framing goes on there.
+    An invalid chunk (zeros, a wrong checksum, a length beyond the block) may still be being written: framing waits
+    there, and bytes may be fed again from `resume_offset`. Once the next block has begun, the rest of the block is
+    counted as bad and framing continues with the next.
 
     Args:
-        magic: what a file begins with; not looked for when reading begins later.
+        magic: the start of a file; not checked if reading starts later.
 
     Attributes:
-        stopped: why nothing can be read; empty while all is well.
-        bad_bytes: bytes passed that belong to no record that was given out.
-        frame_bytes: bytes of the format itself: the magic, the heads of good chunks, the empty ends of blocks.
-            With them, payloads given out, bad and held bytes are all bytes that were fed.
+        stopped: why nothing can be read; empty otherwise.
+        bad_bytes: bytes passed that belong to no record given out.
+        frame_bytes: bytes of the format itself: magic, headers of valid chunks, empty ends of blocks.
+            Frame bytes, payloads, bad bytes and held bytes add up to all bytes fed.
     """
 
     def __init__(self, counts: Counts, magic: bytes) -> None:
@@ -224,7 +224,7 @@ class BlockLogFramer:
                 self._parts, self._parts_bytes, self._parts_at = [part], len(part), at
             return
         if not self._parts:
-            # The rest of a record whose beginning was lost or too long, and counted there.
+            # The rest of a record whose beginning was lost or too long, and was counted there.
             self.bad_bytes += len(part)
             return
         self._parts.append(part)
@@ -244,7 +244,7 @@ class BlockLogFramer:
         elif self._is_synced:
             self._count_bad("block with a wrong checksum", len(rest))
         else:
-            # Reading began in the middle of the file: the first whole block is looked for.
+            # Reading started in the middle of the file: skip to the first complete block.
             self.bad_bytes += len(rest)
         if self._parts:
             self._lose_parts()
@@ -261,7 +261,7 @@ class BlockLogFramer:
         self._counts.refuse(self._counts.lines + len(self._found) + 1, reason)
 
 
-# -- Run information in a `.wandb` file: names and a few settings --------------------------------------------------
+# -- run information in a `.wandb` file: names and a few settings --------------------------------------------------
 
 _ID, _SETTINGS, _DISPLAY_NAME = 1, 4, 8
 _UPDATE = 1
@@ -274,7 +274,7 @@ _TOTAL_STEPS = (
     ("num_training_steps",),
     ("total_steps",),
 )
-"""Settings that hold how many steps the run wants to make."""
+"""Settings with the run's total number of steps."""
 
 _GROUP_SIZE = (
     ("num_generations",),
@@ -283,20 +283,20 @@ _GROUP_SIZE = (
     ("rollout", "n_samples_per_prompt"),
     ("group_size",),
 )
-"""Settings that hold how many completions are drawn per prompt."""
+"""Settings with the number of completions per prompt."""
 
 _OF_TRAINER = "logging_steps"
-"""A setting of transformers' Trainer, whose rows for a tracker name their step."""
+"""A setting of transformers' Trainer, which logs its step in each row for a tracker."""
 
 _NAMES = frozenset((*(path[0] for path in (*_TOTAL_STEPS, *_GROUP_SIZE)), _OF_TRAINER))
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A run as its file introduces it; None and empty: not said.
+    """Information about a run in its file; None and "" mean unknown.
 
     Attributes:
-        names_steps: its trainer is known to log its own step with each of its rows.
+        names_steps: its trainer is known to log its own step in each row.
     """
 
     run_id: str = ""
@@ -306,10 +306,10 @@ class RunInfo:
     names_steps: bool = False
 
     def with_run(self, data: bytes, start: int, stop: int) -> RunInfo:
-        """What a run record adds.
+        """Add a run record.
 
         Raises:
-            MalformedMessageError: the span is no message.
+            MalformedMessageError: the span is not a message.
         """
         _, texts = message(data, start, stop)
         run_id, name = (texts[at].decode("utf-8", "replace") if at in texts else "" for at in (_ID, _DISPLAY_NAME))
@@ -318,7 +318,7 @@ class RunInfo:
         return named.with_config(read_config(settings, 0, len(settings)))
 
     def with_config(self, config: Mapping[str, object]) -> RunInfo:
-        """What settings add; later ones win."""
+        """Add settings; later ones win."""
         total = _first_count(config, _TOTAL_STEPS)
         group = _first_count(config, _GROUP_SIZE)
         return replace(
@@ -330,10 +330,10 @@ class RunInfo:
 
 
 def settings_in(payload: bytes) -> dict[str, object]:
-    """Every setting that a record of the file holds, by name: when the run begins, or when it changes one.
+    """All settings in a record, by name; written at the start of the run and with each change.
 
     Raises:
-        MalformedMessageError: it is no message.
+        MalformedMessageError: it is not a message.
     """
     found: dict[str, object] = {}
     for number, wire, a, b in fields(payload, 0, len(payload)):
@@ -349,10 +349,10 @@ def settings_in(payload: bytes) -> dict[str, object]:
 
 
 def read_config(data: bytes, start: int, stop: int, names: Collection[str] | None = _NAMES) -> dict[str, object]:
-    """The settings of a config record, by name.
+    """The settings in a config record, by name; `names` restricts them, None means all.
 
     Raises:
-        MalformedMessageError: the span is no message.
+        MalformedMessageError: the span is not a message.
     """
     config: dict[str, object] = {}
     for number, wire, a, b in fields(data, start, stop):
@@ -397,14 +397,14 @@ def _first_count(config: Mapping[str, object], paths: tuple[tuple[str, ...], ...
 
 _KEY, _NESTED, _VALUE = 1, 2, 16
 _VALUE_FIELD = b"\x82\x01"
-"""Key of field 16 with a span: the JSON text."""
+"""Key of field 16, length-delimited: the JSON text."""
 _KEYS_KEPT = 20_000
 _ONE_BYTE = 0x80
-"""Lengths below it take one byte."""
+"""Lengths below this take one byte."""
 
 
 class ItemReader:
-    """Reads items and remembers the bytes of their keys."""
+    """Reads items, caching keys by their bytes."""
 
     def __init__(self) -> None:
         self._keys: dict[bytes, str] = {}
@@ -412,10 +412,10 @@ class ItemReader:
     def items(self, payload: bytes, pos: int, stop: int, number: int) -> Iterator[tuple[str, bytes]]:
         """Key and JSON text of every field `number` of the message in `payload[pos:stop]`.
 
-        Several parts of a key are joined with `/`.
+        The parts of a nested key are joined with `/`.
 
         Raises:
-            MalformedMessageError: the span is no message; the items before were given.
+            MalformedMessageError: the span is not a message; the items before were yielded.
         """
         keys, lead = self._keys, number << 3 | SPAN
         while pos < stop:
@@ -423,7 +423,7 @@ class ItemReader:
                 end = pos + 2 + payload[pos + 1]
                 middle = pos + 4 + payload[pos + 3]
                 key = keys.get(payload[pos + 2 : middle])
-                # A known key is as long as it says, so only what follows it is to be checked.
+                # A cached key has the stated length, so only what follows needs checking.
                 if key is None or middle + 3 > end or end > stop or payload[pos + 1] >= _ONE_BYTE:
                     break
                 if payload[middle : middle + 2] != _VALUE_FIELD or middle + 3 + payload[middle + 2] != end:
@@ -440,7 +440,7 @@ class ItemReader:
                 return
 
     def _read(self, payload: bytes, start: int, stop: int) -> tuple[str, bytes]:
-        """An item of any form; the bytes of its key are remembered if it is of the usual one."""
+        """Read an item of any form; its key is cached if the item has the usual form."""
         parts: list[bytes] = []
         field_of_key, text = 0, b""
         for field, wire, a, b in fields(payload, start, stop):
@@ -470,13 +470,13 @@ _HISTORY_ITEM, _HISTORY_STEP, _STATS_ITEM = 1, 2, 3
 
 _OUTPUT_TEXT = 3
 _OUTPUTS_KEPT = 64
-"""Newest pieces of what the process wrote on its terminal: a failure stands at the end."""
+"""Newest pieces of terminal output that are kept: a failure is at the end."""
 
 _ROW_TIME = "_timestamp"
 
 
 class BlockLogDecoder(Decoder):
-    """Decodes every record of a log of blocks; one that is no message is counted."""
+    """Decodes every record of a block log; one that is not a message is counted."""
 
     framer: BlockLogFramer
     _generation = 0
@@ -503,10 +503,10 @@ class BlockLogDecoder(Decoder):
 class WandbDecoder(BlockLogDecoder):
     """History of a `.wandb` file as rows, with system samples and the end of the run.
 
-    Samples of the machine are averaged over the time since the row before, so that they never look like progress.
+    Hardware samples are averaged since the previous row and added to the next, so that they never look like progress.
 
     Attributes:
-        exit_code: of the process, once it has ended; None before.
+        exit_code: of the process; None until it has ended.
     """
 
     def __init__(self) -> None:
@@ -537,7 +537,7 @@ class WandbDecoder(BlockLogDecoder):
 
     @property
     def failure(self) -> str:
-        """The last error that the process wrote, else the exit code in words, if it was not 0."""
+        """The last error that the process printed, else a text with the exit code, unless that is 0."""
         if not self.exit_code:
             return ""
         if self._last_error:
@@ -545,7 +545,7 @@ class WandbDecoder(BlockLogDecoder):
         return f"the process ended with exit code {self.exit_code}"
 
     def take_head(self, data: bytes) -> None:
-        """Learn the settings of the run, and which key has its steps; what follows stands later in the file."""
+        """Read the run's settings and find the step key; the rows that follow are from later in the file."""
         self.feed(data, 0, 0)
         self.framer.reset()
         self._steps.forget_rows()
@@ -553,7 +553,7 @@ class WandbDecoder(BlockLogDecoder):
         self._samples.clear()
 
     def flush(self) -> list[Record]:
-        """Rows that wait for the trainer's first step, where none is known to come."""
+        """Rows waiting for the trainer's first step, unless one is expected."""
         return self._records_of(self._steps.release(is_end=False))
 
     @property
@@ -561,11 +561,11 @@ class WandbDecoder(BlockLogDecoder):
         return self._steps.is_holding
 
     def finish(self) -> list[Record]:
-        """Rows that still waited for a step. A torn last block is normal: it is not counted."""
+        """Rows still waiting for a step. A partial last block is normal and not counted."""
         return self._records_of(self._steps.release(is_end=True))
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """A new file begins: forget the torn block, the samples and how the run ended."""
+        """A new file starts: forget the partial block, the samples and how the run ended."""
         self.framer.reset()
         self._steps = TrackerSteps(self.counts)
         self._alerts.clear()
@@ -604,7 +604,7 @@ class WandbDecoder(BlockLogDecoder):
         number = bare_step(cells.pop(TRACKER_STEP, None))
         if number is None:
             number = _outer_step(payload, start, stop)
-        # Also of a row that waits for its step: a sample is of the time before the row that it stands before.
+        # Even if the row waits for its step: samples belong to the time before the next row in the file.
         cells |= self._samples.take()
         return TrackerRow(cells, number, time_of(cells.pop(_ROW_TIME, None)), position)
 
@@ -616,14 +616,14 @@ class WandbDecoder(BlockLogDecoder):
                 self._take_json(key, text, cells)
 
     def _take_json(self, key: str, text: bytes, cells: Row) -> None:
-        """A value that is no bare number: null, a boolean, text, or an object of numbers."""
+        """A value that is not a plain number: null, boolean, text, or an object of numbers."""
         try:
             value = orjson.loads(text)
         except orjson.JSONDecodeError:
             self.counts.text_values += 1
             return
         for name, leaf in flat_items({key: value}):
-            if number_of(leaf) is None:  # left out at once: a row of numbers alone is built in half the time
+            if number_of(leaf) is None:  # dropped here, because a row of only numbers is built in half the time
                 count_other(leaf, self.counts)
             else:
                 cells[name] = leaf
@@ -658,14 +658,14 @@ class WandbDecoder(BlockLogDecoder):
         return records
 
     def _in_order(self, cells: Row) -> Row:
-        """The cells by key: W&B writes the items of a row in any order, another one each time."""
+        """The cells in order of their keys; W&B writes the items of each row in random order."""
         if cells.keys() != self._last_keys.keys():
             self._last_keys = dict.fromkeys(sorted(cells))
         return {key: cells[key] for key in self._last_keys}
 
 
 def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
-    """W&B's own number of a row where it is no item: field 2, whose number is left out when it is 0."""
+    """W&B's own row number if it is not an item: in field 2, omitted when it is 0."""
     for field, wire, a, b in fields(payload, start, stop):
         if field == _HISTORY_STEP and wire == SPAN:
             return message(payload, a, b)[0].get(1, 0)
@@ -673,7 +673,7 @@ def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
 
 
 def _error_in(outputs: Iterable[bytes]) -> str:
-    """The line of a process's output that tells most of how it ended; empty where none tells of a failure."""
+    """The most informative error line in a process's output; empty if there is none."""
     from rltop.formats.console.failures import error_of, of_one_end  # noqa: PLC0415 - only for a run that failed
 
     pieces = (message(payload)[1].get(_OUTPUT_TEXT, b"") for payload in outputs)
@@ -700,10 +700,10 @@ _DOUBLE = struct.Struct("<d")
 
 
 class SwanLabDecoder(BlockLogDecoder):
-    """Values of a `.swanlab` file as rows, with samples of the machine and the end of the run.
+    """Values of a `.swanlab` file as rows, with hardware samples and the end of the run.
 
     Attributes:
-        name: what the run is called; empty until the file says it.
+        name: the run's name; empty until it is known.
     """
 
     def __init__(self) -> None:
@@ -725,7 +725,7 @@ class SwanLabDecoder(BlockLogDecoder):
 
     @property
     def failure(self) -> str:
-        """How the run ended, if not well: the last line of its error."""
+        """The last line of the error with which the run ended, or a text for its state; empty if it ended well."""
         return self._error if self._error and self._state in _FAILURES else _FAILURES.get(self._state, "")
 
     def flush(self) -> list[Record]:
@@ -733,7 +733,7 @@ class SwanLabDecoder(BlockLogDecoder):
         return [row] if row is not None else []
 
     def finish(self) -> list[Record]:
-        """The last row. A torn last block is normal: it is not counted."""
+        """The last row. A partial last block is normal and not counted."""
         return self.flush()
 
     def reset(self, *, is_restart: bool = True) -> None:

@@ -1,7 +1,7 @@
-"""Dumps of one file per step: veRL's JSON lines, TRL's parquet tables, prime-rl's episodes of verifiers.
+"""Rollout dumps in files: JSON lines of many steps; veRL's, TRL's and prime-rl's with one file per step.
 
-Owns which file is which step. A file is read when its step is asked for; of the others only the names are known. A line
-of an episode has a trace for each agent that took part: a graph of messages of which some were sampled. Sources:
+Of files with one step each, only the names are read until a step is opened. A line of a prime-rl episode (verifiers)
+has a trace for each agent: a graph of messages, of which some were sampled. Sources:
 `verifiers/v1/{episode,trace,graph}.py` of verifiers 0.4, `src/prime_rl/monitors/file.py` of prime-rl.
 """
 
@@ -39,35 +39,35 @@ from rltop.model.table_rows import DATABASE_SUFFIXES, SQLITE_MAGIC
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
-# -- Dumps of JSON lines: one file of many steps, indexed as it is read --------------------------------------------
-# Owns which stretch of the file holds which step. The newest rows are looked through first, then the file from its
-# beginning, a piece at a time, so that a dump of any size opens at once; only the rows of the step that is asked for
-# are decoded.
+# -- dumps of JSON lines: one file of many steps, indexed as it is read --------------------------------------------
+# Tracks which ranges of the file hold which step. The newest rows are scanned first, then the file from its
+# beginning, piece by piece, so that a dump of any size opens at once; only the rows of the step that is opened are
+# decoded to completions.
 
 PIECE_BYTES = 4 * 1024 * 1024
-"""What one call of `refresh` looks through."""
+"""Bytes scanned in one call of `refresh`."""
 NEWEST_BYTES = 8 * 1024 * 1024
-"""How much of the end of a large file is looked through before its beginning."""
+"""Size of a large file's end that is scanned before its beginning."""
 MAX_STEP_BYTES = 512 * 1024 * 1024
-"""What is read for one step; more than any step of any trainer holds, unless the file has no order at all."""
+"""Read limit per step; more than any step of any trainer, unless the file has no order at all."""
 NEAR_BYTES = 64 * 1024
-"""Stretches of a step that are no farther apart are kept as one; rows of other steps between them are passed over."""
+"""Ranges of a step closer than this are merged; rows of other steps between them are skipped."""
 _MAX_STRETCHES = 500_000
 
 
 class RawLine(NamedTuple):
-    """One line of a file: where it begins, and its bytes without the newline."""
+    """One line of a file: its offset, and its bytes without the line feed."""
 
     start: int
     data: bytes
 
 
 class _Pass:
-    """One way through a file, from a place to another: whole lines that begin in between.
+    """A scan of a file range for whole lines that begin in it.
 
     Args:
-        stop: the byte behind; None: the end of the file, wherever that is by then.
-        is_aligned: does a line begin at `start`?
+        stop: end of the range, exclusive; None for the end of the file, even if it grows.
+        is_aligned: a line begins at `start`.
     """
 
     def __init__(self, start: int, stop: int | None, *, is_aligned: bool = True) -> None:
@@ -78,7 +78,7 @@ class _Pass:
         self._framer = LineFramer(self.counts, None if is_aligned else start)
 
     def lines(self, file: BinaryIO, most: int) -> Iterator[RawLine]:
-        """Whole lines in about `most` more bytes; a line without its end is left for the next time."""
+        """Whole lines in about `most` more bytes; a partial line is left for the next call."""
         end = self.at + most
         while self.at < end and not self.is_done:
             file.seek(self.at)
@@ -93,7 +93,7 @@ class _Pass:
                 yield RawLine(start, line)
             rest = self._framer.pending
             if not data:
-                # A last line that is whole although nothing ends it; one that is being written is no JSON yet.
+                # A complete last line without line feed; one that is still being written is not valid JSON.
                 if rest is not None and rest[0].endswith(b"}") and object_of(rest[0]) is not None:
                     self._framer.reset()
                     yield RawLine(rest[1], rest[0])
@@ -102,7 +102,7 @@ class _Pass:
 
 
 class LinesDump(RolloutSource):
-    """A file of JSON lines that name their steps."""
+    """A file of JSON lines that contain their steps."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -159,7 +159,7 @@ class LinesDump(RolloutSource):
                 self._passes = [_Pass(tail - 1, None, is_aligned=False), _Pass(0, tail)]
             else:
                 self._passes = [_Pass(0, None)]
-        # The end is looked at first each time: what is newest is what a person waits for.
+        # The end is scanned first each time, since the user waits for the newest rows.
         for way in list(self._passes):
             before = way.at
             for line in way.lines(file, PIECE_BYTES):
@@ -198,7 +198,7 @@ class LinesDump(RolloutSource):
             self._count += 1
 
     def stamp(self, step: int) -> Hashable:
-        """Moves when more rows of a step have been found."""
+        """Changes when more rows of a step are found."""
         return self._file, tuple(self._stretches.get(step, ())[-2:]), len(self._stretches.get(step, ()))
 
     def read(self, step: int) -> list[Completion]:
@@ -221,10 +221,10 @@ class LinesDump(RolloutSource):
 
 
 def rows_of_file(file: BinaryIO, start: int = 0, stop: int | None = None) -> Iterator[tuple[RawLine, Row]]:
-    """Every row in a stretch of a file, with its line; lines that are none are passed over.
+    """Every row in a range of a file, with its line; invalid lines are skipped.
 
     Args:
-        stop: the byte behind it; None: the end of the file.
+        stop: end of the range, exclusive; None for the end of the file.
     """
     way, before = _Pass(start, stop), -1
     while way.at != before:
@@ -236,14 +236,14 @@ def rows_of_file(file: BinaryIO, start: int = 0, stop: int | None = None) -> Ite
 
 
 def completions_in(file: BinaryIO, path: str, start: int, stop: int | None, step: int | None) -> Iterator[Completion]:
-    """The completions in a stretch of a file, as in `rows_of_file`; where `step` is given, only those that name it."""
+    """The completions in a range of a file, see `rows_of_file`; if `step` is given, only those of that step."""
     for line, row in rows_of_file(file, start, stop):
         if step is None or step_of_row(row) == step:
             yield completion_of(row, TextPlace(path, line.start, len(line.data)))
 
 
 def row_at(place: TextPlace) -> Row | None:
-    """The row whose line stands at a place; None where it is gone."""
+    """The row in the line at a place; None if it is gone."""
     try:
         with open_regular(place.path) as file:
             file.seek(place.start)
@@ -253,13 +253,13 @@ def row_at(place: TextPlace) -> Row | None:
 
 
 def text_in_lines(completion: Completion) -> RolloutText | None:
-    """The texts of a completion whose rows are lines of a file; None where they are gone."""
+    """The texts of a completion whose rows are lines of a file; None if they are gone."""
     found = [read_text(row) for place in completion.places if (row := row_at(place)) is not None]
     return turns_as_one(found)
 
 
 def turns_as_one(turns: Sequence[RolloutText]) -> RolloutText | None:
-    """The texts of several turns one after the other, numbered; None where there is none."""
+    """The texts of several turns in sequence, numbered; None if there are none."""
     if len(turns) < 2:
         return turns[0] if turns else None
     passages = [
@@ -279,7 +279,7 @@ _SOME = 3
 
 
 class StepFiles(RolloutSource):
-    """A folder in which every step has a file of its own."""
+    """A folder with one file per step."""
 
     def __init__(self, folder: str, kind: str, prefix: str) -> None:
         """The files `<prefix><step>.<kind>` of a folder; `kind` is jsonl or parquet."""
@@ -344,7 +344,7 @@ class StepFiles(RolloutSource):
 
 
 def numbered(folder: str) -> dict[tuple[str, str], dict[int, str]]:
-    """The files of a folder that are named by a number: (kind, what stands before it) → number → name.
+    """The numbered files of a folder: (kind, prefix) → number → name.
 
     Raises:
         OSError: the folder cannot be listed.
@@ -357,7 +357,7 @@ def numbered(folder: str) -> dict[tuple[str, str], dict[int, str]]:
 
 
 def _named(folder: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """The names in a folder that match, in any order.
+    """The names in a folder that match, unordered.
 
     Raises:
         OSError: it cannot be listed.
@@ -370,10 +370,10 @@ def _named(folder: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
 
 
 def is_by_step(folder: str, names: dict[int, str], kind: str) -> bool:
-    """Are these files one per step: do the rows of some name that very step, or none?
+    """Is there one file per step, that is, do sampled rows contain the file's number as step, or no step?
 
-    The number of a file may be that of a rank or a shard as well. A table of
-    completions without a column for the step is taken by its name.
+    The number of a file may also be a rank or a shard. Tables
+    are not read: their number is taken for the step.
     """
     some = sorted(names)
     picked = {some[0], some[len(some) // 2], some[-1]} if len(some) > _SOME else set(some)
@@ -398,13 +398,13 @@ def is_by_step(folder: str, names: dict[int, str], kind: str) -> bool:
 
 
 def table_rows(path: str) -> list[Completion]:
-    """The completions in one of TRL's tables, grouped by the text of their prompt.
+    """The completions in a table of TRL, grouped by the text of their prompt.
 
-    The reward is the one reward function's, or the plain sum of several: their weights are not written down.
+    The reward is that of the only reward function, or the plain sum of several, whose weights are not recorded.
 
     Raises:
         DecodeError, SourceError: the table cannot be read.
-        OSError: nor the file.
+        OSError: the file cannot be read.
     """
     table = _table(path)
     rewards = _reward_columns(table)
@@ -456,7 +456,7 @@ def _table(path: str) -> ParquetTable:
 
 
 def _reward_columns(table: ParquetTable) -> list[str]:
-    """Columns of numbers that are neither the step nor the advantage: those that reward functions gave."""
+    """The reward column, or all numeric columns except step and advantage, one per reward function."""
     names = [name for name in table.columns if name not in _NO_REWARDS and name not in ("prompt", "completion")]
     preferred = [name for name in names if name in ("reward", "rewards", "score")]
     if preferred:
@@ -476,13 +476,13 @@ def _text(value: Value) -> str:
 TRACES = "traces.jsonl"
 _STEP_FOLDER = regex(r"^step_(\d{1,15})$")
 _COHORTS = ("train/effective", "train/all")
-"""What was trained on, where that is written yet; else all that was generated."""
+"""The samples trained on, if already written; else all that were generated."""
 _LIMITS = frozenset({"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "context_length"})
-"""Conditions with which verifiers stops an agent that has gone on for too long."""
+"""Conditions with which verifiers stops an agent that exceeds a limit."""
 
 
 class EpisodeFiles(StepFiles):
-    """A folder with a file of episodes for each step; those that were trained on, once they are known."""
+    """A folder with a file of episodes per step; only those trained on, once they are known."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder, "jsonl", "")
@@ -513,7 +513,7 @@ class EpisodeFiles(StepFiles):
 
 
 def answers_of(episode: Row) -> Iterator[Row]:
-    """The traces of an episode that the policy made, as rows of a dump of our own."""
+    """The traces of an episode that the trained policy made, as rows in rltop's own dump format."""
     traces = [each for each in _list(episode.get("traces")) if isinstance(each, Mapping)]
     own = [each for each in traces if _map(each.get("agent")).get("trainable") is not False]
     task = _map(episode.get("task"))
@@ -578,7 +578,7 @@ def _failure(trace: Row) -> str | None:
     return text_of(errors[-1]) or "failed" if trace.get("ok") is False and errors else None
 
 
-# -- Selects the reader of a rollout dump, by its name and its first bytes -----------------------------------------
+# -- selection of the reader for a rollout dump, by name and first bytes -------------------------------------------
 
 MAX_SHARDS = 64
 _HEAD_BYTES = 256 * 1024
@@ -587,11 +587,11 @@ _VALIDATION = "val_data_step"
 
 
 def dumps_in(path: str) -> list[RolloutSource]:
-    """The dumps that a path means: a file, or a folder of files.
+    """The dumps at a path, which is a file or a folder of files.
 
     Raises:
-        SourceError: there is nothing in it that can be read as rollouts, and why.
-        OSError: it cannot be looked at.
+        SourceError: nothing there can be read as rollouts; gives the reason.
+        OSError: it cannot be read.
     """
     where = Path(path)
     if where.is_dir():
@@ -629,7 +629,7 @@ def _in_folder(folder: Path) -> list[RolloutSource]:
         if is_by_step(str(folder), names, kind)
     ]
     if by_step:
-        # NeMo-RL: val_data_step<N>.jsonl lies beside train_data_step<N>.jsonl, and is no part of the training.
+        # NeMo-RL: val_data_step<N>.jsonl, next to train_data_step<N>.jsonl, is not part of the training.
         return [each for each in by_step if each.prefix != _VALIDATION] or [*by_step]
     files = sorted(each for each in folder.iterdir() if each.is_file())
     found: list[RolloutSource] = [ExperienceBuffer(str(each)) for each in files if each.suffix in DATABASE_SUFFIXES]
@@ -644,7 +644,7 @@ def _in_folder(folder: Path) -> list[RolloutSource]:
 
 
 def holds_answers(path: Path) -> bool:
-    """Does a file that nobody named hold completions, step by step? Of lines the first is asked; others tell later."""
+    """Does a file found in a folder hold completions by step? Checks the first line of JSON lines, else assumes yes."""
     if path.suffix not in _LINES:
         return True
     try:

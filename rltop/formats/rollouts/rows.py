@@ -1,7 +1,7 @@
 """One row of a rollout dump → its step, or a `Completion`: the field names of each trainer.
 
-Owns the names. Rows name their step, their group and their numbers in one of the ways below; the first name that a row
-has counts. What is written down here for rows of our own is `docs/rollouts.md`.
+For step, group and numbers, the first name of a list that the row has is used. rltop's own format is described in
+`docs/rollouts.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GROUP = (
     "group", "group_id", "prompt_uid", "prompt_id", "prompt_index", "problem_id", "example_id", "task_id", "uid",
 )  # fmt: skip
 PROMPT_NAMES = ("prompt_id", "prompt_uid", "problem_id", "example_id", "task_id")
-"""What stands for a prompt whose text the dump leaves out."""
+"""Identifiers of a prompt whose text is not in the dump."""
 NUMBER = ("sample", "sample_id", "completion_id", "rollout", "rollout_id", "sample_index", "run_id", "idx")
 REWARD = ("reward", "score", "total_reward", "reward_sum", "rewards")
 TOKENS = (
@@ -39,7 +39,7 @@ ANSWER = ("gts", "ground_truth", "answer", "solution", "target")
 
 MAX_FACTS = 48
 _TOO_LARGE = 1e100
-"""Squares and sums of smaller numbers are numbers still; no reward and no length is larger."""
+"""Limit for values, so that sums and squares stay finite; no reward and no length is larger."""
 _TEXT_KEYS = frozenset((*TEXT, *PROMPT, *ANSWER, "messages", "tools"))
 _TOLD = (
     STEP, GROUP, NUMBER, REWARD, TOKENS, ADVANTAGE, STOP, TRUNCATED, TURNS, TOOL_CALLS, OFF_POLICY, DISCARDED,
@@ -54,7 +54,7 @@ def _first(row: Row, names: Iterable[str]) -> object:
 
 
 def finite(value: object) -> float | None:
-    """A number that can be counted with; a list of one counts as that one."""
+    """A usable number, or that of a one-element list; else None."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, (int, float, str)):
@@ -69,7 +69,7 @@ def whole_step(value: object) -> int | None:
 
 
 def text_of(value: object) -> str:
-    """A text, or a conversation as `role: words`, one message after the other."""
+    """A text, or a conversation as `role: words`, one message per line."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
@@ -90,7 +90,7 @@ def texts_of(row: Row) -> tuple[str, str]:
 
 
 def read_text(row: Row) -> RolloutText:
-    """Everything that a row says, passage by passage, and the fields that are neither text nor known by name."""
+    """All texts of a row as passages, and its other fields that have no place of their own."""
     passages: list[Passage] = []
     for heading, names in (("prompt", PROMPT), ("completion", TEXT)):
         passages += _passages(heading, _first(row, names))
@@ -119,7 +119,7 @@ def _passages(heading: str, value: object) -> list[Passage]:
 
 
 def _facts(row: Row, told: frozenset[str], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Short fields besides the texts, nested ones by their path; at most `MAX_FACTS`."""
+    """Short fields other than the texts, nested ones by their path; at most `MAX_FACTS`."""
     left = MAX_FACTS
     for key, value in row.items():
         if key in told or not left:
@@ -139,7 +139,7 @@ def _facts(row: Row, told: frozenset[str], prefix: str = "", depth: int = 0) -> 
 def completion_of(row: Row, place: TextPlace) -> Completion:
     eid, texts = row.get("eid"), texts_of(row)
     if isinstance(eid, Mapping):
-        # Trinity: (batch, task) is the group, run the completion, and every step of a run a row of its own.
+        # Trinity: (batch, task) is the group and the run is the completion; each step of a run has its own row.
         group, number = f"{text_of(eid.get('batch'))}/{text_of(eid.get('task'))}", _name(eid.get("run"))
     else:
         group, number = _group_of(row, texts[0])
@@ -152,7 +152,7 @@ def step_of_row(row: Row) -> int | None:
 
 
 def _group_of(row: Row, prompt: str) -> tuple[str, str]:
-    """What the row calls its prompt and itself; the prompt's own text where it names no group."""
+    """The row's names for its group and itself; a digest of the prompt if it has no group."""
     uid = row.get("uid")
     if isinstance(uid, str) and "output" in row and not any(name in row for name in GROUP if name != "uid"):
         # veRL: <uid of the prompt>_<rollout>_<output of the rollout>; several outputs are turns of one rollout.
@@ -167,7 +167,7 @@ def _group_of(row: Row, prompt: str) -> tuple[str, str]:
 
 
 def by_prompt(prompt: str) -> str:
-    """A short name for the completions of one prompt, where the dump gives them none: a digest of its text."""
+    """A short name for a prompt's completions if the dump has none: a digest of the prompt's text."""
     if not prompt:
         return ""
     return "#" + hashlib.blake2s(prompt.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
@@ -179,7 +179,7 @@ def _listed(row: Row, name: str) -> list[object]:
 
 
 def _prompt_of_tokens(row: Row) -> str:
-    """The tokens before the first one that is trained on, as text; they stand for a prompt that is not told apart."""
+    """The tokens before the first one that is trained on, as text; stands in for a prompt that is not separate."""
     tokens, mask = _listed(row, "token_ids"), _listed(row, "token_loss_mask")
     start = next((i for i, each in enumerate(mask) if each), 0)
     return " ".join(map(str, tokens[:start]))
@@ -215,7 +215,7 @@ def _completion(row: Row, texts: tuple[str, str], group: str, number: str, place
 
 
 def _length(row: Row) -> float | None:
-    """Tokens of the completion; a list of token ids is counted, of NeMo-RL's mask what is trained on."""
+    """Tokens of the completion: the logged number, the length of a list, or the trained tokens in NeMo-RL's mask."""
     value = _first(row, TOKENS)
     if isinstance(value, list):
         return float(len(value))
@@ -231,12 +231,12 @@ def _is_truncated(row: Row, stop: str) -> bool | None:
         return bool(said)
     if stop:
         return any(word in stop.lower() for word in _CUT_WORDS)
-    # Trinity writes a status only for what was cut.
+    # Trinity writes a status only for truncated rows.
     return False if "truncate_status" in row else None
 
 
 def has_answer(row: Row) -> bool:
-    """Does a row look like a completion of a prompt: is there a text, or a group with a length or a reward?"""
+    """Does a row look like a completion, with a text, or a group with a length or a reward?"""
     if isinstance(row.get("eid"), Mapping) or _first(row, TEXT) is not None:
         return True
     return _first(row, GROUP) is not None and (_first(row, TOKENS) is not None or _first(row, REWARD) is not None)

@@ -1,10 +1,8 @@
 """Completions in Telescope's archives and in Trinity's databases.
 
-Owns which archive holds which step, and how its tables go together: samples, their generations, the prompts of the
-groups, and what was discarded. Archives are written anew in place every few seconds; one that is not whole is looked at
-again. Of a database it owns the columns, and which rows hold which step. The experience itself is a pickle of the
-trainer's own classes: it is never loaded, only its opcodes are read for the texts and the lengths, so that nothing in
-it can run.
+Joins Telescope's tables of samples, generations, prompts and discarded samples. Its archives are rewritten in place
+every few seconds; an incomplete one is read again later. In Trinity's database an experience is a pickle of the
+trainer's own classes: it is never loaded, only its opcodes are read for texts and lengths, so nothing in it can run.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ _NOT_WHOLE = (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, R
 
 
 class Archives(RolloutSource):
-    """The archives below the `files` folder of a run of Telescope."""
+    """The archives below the `files` folder of a Telescope run."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder)
@@ -57,7 +55,7 @@ class Archives(RolloutSource):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Archives that could not be read when they were last looked at."""
+        """Archives that could not be read at the last attempt."""
         return [f"{path}: {reason}" for path, reason in sorted(self._unread.items())]
 
     @property
@@ -68,14 +66,14 @@ class Archives(RolloutSource):
 
     def _archives(self) -> list[str]:
         found = [*Path(self.path).glob("steps/*.zip"), *Path(self.path).glob("events/*.zip")]
-        # What is newest first: the tail is rewritten all the time, a finished block never.
+        # Newest first: the tail is rewritten all the time, a finished block never.
         return [str(path) for path in sorted(found, key=lambda path: (path.name != "tail.zip", path.name))]
 
     def _is_new(self, path: str) -> bool:
         return self._seen.get(path) != _stamp(path)
 
     def refresh(self) -> bool:
-        """Look into one archive that is new; True while there are more."""
+        """Index one new archive; True if there are more."""
         new = [path for path in self._archives() if self._is_new(path)]
         if not new:
             return False
@@ -91,7 +89,7 @@ class Archives(RolloutSource):
         return len(new) > 1
 
     def _looked_into(self, path: str, read: Callable[[zipfile.ZipFile], Result]) -> Result | None:
-        """What `read` finds in an archive; None, and a note, where it cannot be read."""
+        """The result of `read` for an archive; None, and a note, if it cannot be read."""
         try:
             with refusing("damaged"), open_regular(path) as file:
                 try:
@@ -106,7 +104,7 @@ class Archives(RolloutSource):
         return None
 
     def stamp(self, step: int) -> Hashable:
-        """Moves when an archive of the step is written anew."""
+        """Changes when an archive of the step is rewritten."""
         return tuple(self._seen.get(path) for path in (self._newest(self._steps_in, step),) if path)
 
     def _newest(self, index: dict[str, frozenset[int]], step: int) -> str:
@@ -170,7 +168,7 @@ def _of_step(table: ParquetTable | None, step: int, column: str, *names: str) ->
 
 
 class _Generations:
-    """What the generations of a step add up to, by sample."""
+    """Sums over the generations of a step, by sample."""
 
     def __init__(self, rows: Iterator[tuple[Value, ...]]) -> None:
         self.tokens: dict[int, float] = {}
@@ -246,7 +244,7 @@ def _text(archive: zipfile.ZipFile, sample: int, group: str, suffix: str) -> Rol
 
 
 def _turns(archive: zipfile.ZipFile, sample: int, suffix: str) -> Iterator[tuple[int, int, int, str, str]]:
-    """Generations of a sample and what its environment answered: agent, turn, order, heading, text."""
+    """Generations of a sample and responses of its environment: agent, turn, order, heading, text."""
     for order, (name, what) in enumerate((("generations", "turn"), ("env_responses", "answer to turn"))):
         table = _open(archive, f"{name}{suffix}.parquet")
         if table is None:
@@ -275,13 +273,13 @@ def _inflated(content: Value) -> str:
 
 
 PIECE_ROWS = 500
-"""What one call of `refresh` looks through."""
+"""Rows indexed in one call of `refresh`."""
 PIECE_BLOBS = 64
-"""Experiences that are read in one look: a look must be short, or a writer changes the file meanwhile."""
+"""Experiences read at a time, because reads must be short in case a writer changes the file meanwhile."""
 MAX_STRETCHES = 500_000
-"""Runs of rows of one step that are kept apart; past them rows of other steps in between are passed over."""
+"""Most row ranges kept; beyond this, ranges of a step are merged, and rows of other steps in between are skipped."""
 MOST_TRIES = 16
-"""How often a step that could not be read is read again before it has changed."""
+"""How often an unchanged step that could not be read is tried again."""
 MAX_BLOB_BYTES = 16 * 1024 * 1024
 MAX_STEPS = 100_000
 _TEXTS = ("prompt_text", "response_text", "prompt", "response")
@@ -289,11 +287,11 @@ _NUMBERS = ("prompt_length",)
 _PARTS = regex(r"^(\d+)/([^/]+)(?:/([^/]+)(?:/([^/]+))?)?")
 _MOST_OPCODES = 20_000
 _SCHEMA_COOKIE = slice(40, 44)
-"""Offset in the header: changes when a table is created, changed or dropped."""
+"""Position in the header; changes when a table is created, altered or dropped."""
 
 
 class ExperienceBuffer(RolloutSource):
-    """A table of experiences, which are counted in the batches of the explorer."""
+    """A table of experiences; its steps are batches of the explorer."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "explorer")
@@ -363,7 +361,7 @@ class ExperienceBuffer(RolloutSource):
             self._stretch_count += 1
 
     def _step(self, row: TableRow) -> int | None:
-        """The step of a row: the batch, which its identifier begins with; in older buffers the policy's version."""
+        """The step of a row: the batch at the start of its task id; in older buffers the version of the policy."""
         assert self._table is not None
         if "task_id" in self._table.columns:
             said = row.value("task_id")
@@ -371,7 +369,7 @@ class ExperienceBuffer(RolloutSource):
         return whole_step(row.value("model_version")) if "model_version" in self._table.columns else 0
 
     def stamp(self, step: int) -> Hashable:
-        """Moves when rows are added, and when a step that could not be read is worth another try."""
+        """Changes when rows are added, and when a failed step should be tried again."""
         return self._counts.get(step), min(self._failed.get(step, (0, ""))[0], MOST_TRIES)
 
     def read(self, step: int) -> list[Completion]:
@@ -390,7 +388,7 @@ class ExperienceBuffer(RolloutSource):
         return found
 
     def _read(self, step: int, after: int, last: int, pages: Pages) -> tuple[list[Completion], int | None]:
-        """Some of the experiences behind `after` and up to `last`, and where to go on; None: there are no more."""
+        """Some experiences after `after` and up to `last`, and the row to continue after; None if there are no more."""
         assert self._table is not None
         found = []
         for i, row in enumerate(rows(pages, self._table, after)):
@@ -451,7 +449,7 @@ def _holds_experiences(table: DatabaseTable) -> bool:
 
 
 def _texts(row: TableRow) -> tuple[str, str, dict[str, str | int]]:
-    """Prompt and completion of an experience, and what else its pickle tells."""
+    """Prompt and completion of an experience, and the other values from its pickle."""
     blob = row.value("experience_bytes", MAX_BLOB_BYTES)
     known = look_inside(blob) if isinstance(blob, bytes) else {}
     prompt = text_of(row.value("prompt")) or str(known.get("prompt_text", ""))
@@ -465,8 +463,8 @@ def _said(error: DecodeError | OSError) -> str:
 def look_inside(blob: bytes) -> dict[str, str | int]:
     """Texts and lengths of a pickled experience, from its opcodes alone; nothing is loaded or run.
 
-    `response_length` is the number of tokens behind the prompt: the size of the one-dimensional
-    tensor `tokens` less `prompt_length`, as the trainer counts it.
+    `response_length` is the number of tokens after the prompt, as the trainer counts it: the size of
+    the one-dimensional tensor `tokens` minus `prompt_length`.
     """
     found: dict[str, str | int] = {}
     waiting, sizes, is_tensor = "", [], False
@@ -491,7 +489,7 @@ def look_inside(blob: bytes) -> dict[str, str | int]:
     except (ValueError, IndexError, KeyError, EOFError, UnicodeDecodeError):
         pass
     before = found.get("prompt_length")
-    # Offset, size and stride.
+    # `sizes` holds offset, size and stride.
     if len(sizes) == 3 and isinstance(before, int) and sizes[1] >= before:
         found["response_length"] = sizes[1] - before
     return found
