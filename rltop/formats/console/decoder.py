@@ -1,11 +1,11 @@
 """Console logs → records: the `slurm-123.out` that every run leaves.
 
-A log is mostly not metrics. Lines are turned away by searching for a few bytes; only what is left is decoded and
-matched. A carriage return ends a line as a line feed does: progress bars stand in front of metric lines, and thousands
-of them may make one endless line.
+Most of a log is not metrics. A search for a few byte strings rejects most lines; only the rest is decoded and matched.
+Carriage returns end lines like line feeds, because progress bars are drawn in front of metric lines, and thousands of
+them may form one long line.
 
-What is counted: `lines` are lines of the file, `rows` are records, and a metric line that was cut or run into other
-text is one bad line, though what was whole in it is kept. A line that is no metric line is no bad line.
+Counts: `lines` are lines of the file, `rows` are records. A metric line that was cut or mixed with other text is one
+bad line, but its complete values are kept. Other lines are not bad lines.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from rltop.model import Counts, FilePosition, NonFinite, Record, Schema
 from rltop.model.keys import STEP_KEYS, TRAINER_STEP_KEYS, is_evaluation_key, is_training_row
 from rltop.regex import regex
 
-# -- Tables of a console log that hold one row of metrics: a name and a number on each line ------------------------
-# tinker prints one in a box below `Step N`; Stable-Baselines3, Baselines and Spinning Up print one between two lines
-# of dashes, with the step in it. open-instruct prints a panel of one line per group, wrapped at 80 columns. EasyR1
-# prints a tree below `Step N`: groups, and indented below them names and numbers. NeMo-RL prints lists of `• name:
-# number` below `===== Step N/M =====`, Composer and rsl_rl names and numbers below `[batch=N/M]:` and `Learning
-# iteration N/M`, AReaL a grid of names and numbers in turn below `Train step N/M done.` Values
-# are cut out with patterns; a table that is no row of metrics is no bad line.
+# -- tables in a console log that hold one row of metrics: a name and a number per line ----------------------------
+# tinker prints a box below `Step N`; Stable-Baselines3, Baselines and Spinning Up print a table between two lines of
+# dashes, with the step in it. open-instruct prints a panel with one line per group, wrapped at 80 columns. EasyR1
+# prints a tree below `Step N`: groups with indented names and numbers. NeMo-RL prints lists of `• name: number` below
+# `===== Step N/M =====`, Composer and rsl_rl names and numbers below `[batch=N/M]:` and `Learning iteration N/M`,
+# AReaL a grid of alternating names and numbers below `Train step N/M done.` Values are extracted with patterns; a
+# table without metrics is not counted as a bad line.
 
 MAX_LINE_BYTES = 1024
-"""A longer line is no line of such a table."""
+"""Longer lines are not part of such a table."""
 _TITLE = regex(r"\s*[Ss]tep[ :]{1,2}(?P<step>\d{1,15})\s*$")
 _RULE = regex(r"\s*[-+=]{8,}\s*$")
 _FLOOR = regex(r"\s*└[─┴]{3,}┘\s*$")
@@ -67,18 +67,18 @@ _LINE = regex(
     r"\s*(?P<side>[|│])(?P<indent> {0,16})(?P<key>[^\s|│](?:[^|│]{0,119}[^ |│])?) *"
     r"[|│] *(?P<value>(?:[^ |│](?:[^|│]{0,38}[^ |│])?)?) *[|│]\s*$"
 )
-"""Neither ends in a blank, else the blanks of a wide cell could be shared out in too many ways."""
+"""Key and value must not end in a space, to limit backtracking over the spaces of a wide cell."""
 _CUT = ("…", "...")
 _NESTED = 3
-"""More blanks than these before a key: it stands under the group above it."""
+"""A key indented by more spaces belongs to the group above it."""
 _MAX_GAP = 2
 _MAX_HEAD = 4
-"""Lines between two of a table, and between its title and the first one."""
+"""Most other lines between two lines of a table, and between its title and the first line."""
 _MAX_ROWS = 512
 _SIGNS = ("loss", "rew", "ret", "kl", "entropy", "success", "exploitability")
 _COUNTS = ("total_timesteps", "misc/total_timesteps", "TotalEnvInteracts", "TimestepsSoFar", "nupdates", "Iteration",
            "Epoch", "epoch", "t")  # fmt: skip
-"""Keys that count steps in such tables and nowhere else, most trusted first."""
+"""Keys that count steps only in such tables, most trusted first."""
 
 
 _PANEL_LINE = regex(r"\s*│(?P<inside>[^│]*)│\s*$")
@@ -87,11 +87,11 @@ _GROUP = regex(r" {2}(?P<group>\w\S{0,39}) {2,}(?P<rest>\S.*)$")
 _GOES_ON = " " * 5
 _NO_GROUP = "other"
 _FEWEST_GROUPED = 3
-"""A panel of fewer metrics of groups is none of metrics."""
+"""A panel with fewer grouped metrics is not a metric panel."""
 
 
 class PanelReader:
-    """Puts the lines of a panel together: `group  name: number | name: number`, wrapped where it is long."""
+    """Parses a panel line by line: `group  name: number | name: number`, wrapped if long."""
 
     def __init__(self) -> None:
         self._groups: list[tuple[str, list[str]]] = []
@@ -145,12 +145,12 @@ _TAGS = {
     "Validation loss": "validation/val_loss",
     "Total validation time": "timing/validation/total_validation_time",
 }
-"""What NeMo-RL prints in words, by the names under which it logs the same numbers."""
+"""NeMo-RL's printed names → the keys under which it logs the same numbers."""
 _NAMED = regex(r"(?P<validation>Validation )?(?P<name>[a-z_0-9]{1,60}(?:/[a-z_0-9]{1,60}){0,4})$")
 
 
 class RowReader:
-    """Puts a row together that stands on several lines."""
+    """Builds a row from several lines."""
 
     def __init__(self) -> None:
         self._row: dict[str, object] = {}
@@ -161,9 +161,9 @@ class RowReader:
 
 
 class ListReader(RowReader):
-    """Puts the items of a list together: those of consecutive lines are a row of the step whose title came last.
+    """Parses lists; items on consecutive lines are a row of the step in the last title.
 
-    The title counts within an epoch: one that begins anew behind the last step of an epoch goes on.
+    The title counts within an epoch: after the last step of an epoch, a restarting count continues.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class ListReader(RowReader):
 
 
 def _tag_of(item: re.Match[str]) -> str:
-    """The name under which the number of an item is logged; "" of what is printed alone."""
+    """The key under which an item's number is logged; "" if it is only printed."""
     name, named = item["name"], _NAMED.match(item["name"])
     if named is None:
         return _TAGS.get(name, "")
@@ -212,7 +212,7 @@ _GRID_TITLE = regex(r"(?<![\w-])Train step (?P<step>\d{1,15})/(?P<total>\d{1,15}
 
 
 class GridReader(RowReader):
-    """Puts the lines of a grid together: names and numbers in turn, several of them on a line, below their title."""
+    """Parses grids: alternating names and numbers, several per line, below a title."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,7 +243,7 @@ class GridReader(RowReader):
 
 
 class TableReader:
-    """Puts the lines of a table together. Lines come in order; those between tables may be left out."""
+    """Parses tables of all kinds, line by line. Lines between tables may be omitted."""
 
     def __init__(self) -> None:
         self._panel, self._list, self._grid = PanelReader(), ListReader(), GridReader()
@@ -320,21 +320,21 @@ _TREE_LINE = regex(
     r"(?: (?P<value>\S{1,40}))?\s*$"
 )
 _BLOCK = regex(r".{0,200}=== \[[^\[\]]{1,80}\] - METRICS STEP (?P<step>\d{1,15}) ===\s*$")
-"""The title of torchforge's, with a name of a process in it."""
+"""A title of torchforge, which contains a process name."""
 _FLAT = regex(
     r"\s*(?:(?:\[epoch=\d+\])?\[batch=(?=.*\]:)|Learning iteration )(?P<step>\d{1,15})/(?P<total>\d{1,15})\]?:?\s*$"
 )
-"""The title of Composer's and of rsl_rl's, below which there are no groups."""
+"""A title of Composer or rsl_rl, whose metrics are not grouped."""
 _BATCHES = "time/batch"
 _COUNTERS = regex(r"time/(?:batch|epoch|iteration|sample|token)(?:_in_\w+)?")
-"""Of Composer: what came before this batch, which are no durations; the title counts batches within the epoch."""
+"""Composer's counters of what came before this batch, which are not durations; the title counts within the epoch."""
 _FEWEST = 3
-"""A tree of fewer numbers is none of metrics."""
+"""A tree with fewer numbers is not a metric tree."""
 _YAML = {".nan": "nan", ".inf": "inf", "-.inf": "-inf"}
 
 
 class TreeReader(RowReader):
-    """Puts the lines of a tree together: its title, its groups, its numbers, and the blank line at its end."""
+    """Parses trees: a title, groups, numbers, and a blank line at the end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -387,12 +387,12 @@ class TreeReader(RowReader):
 # -- the decoder -----------------------------------------------------------------------------------------------------
 
 _TAIL_BYTES = 64 * 1024
-"""So much of what has come last is looked through for a line that says that the run is done."""
+"""Size of the newest output that is searched for a line saying that the run is done."""
 _MAX_BAR_BYTES = 1024
 _MAX_TITLE_BYTES = 192
 _MAX_BARS = 64
 _MAX_WAITING = 256
-"""Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
+"""Most rows without a step that wait for a progress bar; with more, they are numbered with what is known."""
 _QUOTED_CHARS = 40
 _OF_ROWS = HitKind.METRIC | HitKind.TREE
 _OWN_STEP_KEYS = ("step", "global_step", "global_step/max_steps")
@@ -404,7 +404,7 @@ def _may_tell(hit: Hit) -> bool:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A row that waits for its step: a training row for its own, another for that of the row before."""
+    """A row waiting for its step: a training row for its own, any other for that of the row before."""
 
     found: LineMetrics
     position: FilePosition
@@ -415,7 +415,7 @@ class ConsoleDecoder(Decoder):
     """Metric lines and tables of veRL, TRL, OpenRLHF, tinker, AReaL, Stable-Baselines3 and others in a console log.
 
     Attributes:
-        last_error: the newest line that tells of a failure, or None.
+        last_error: the newest error, or None.
     """
 
     def __init__(self, options: DecoderOptions | None = None) -> None:
@@ -424,7 +424,7 @@ class ConsoleDecoder(Decoder):
         self._mark = mark_of(self.options.writer) if self.options.writer else None
         self._scanner = LineScanner(self.counts)
         self._uncertain: Hit | None = None
-        """A line whose rest may stand on the next one."""
+        """A line that may continue on the next one."""
         self._builder = RecordBuilder(self.counts, self.options.step_key)
         self._waiting: deque[_Waiting] = deque()
         self._generation = 0
@@ -436,22 +436,22 @@ class ConsoleDecoder(Decoder):
         self._tail = b""
         self._causes, self._samples = Causes(), PrintedSamples()
         self._bars: dict[int, int] = {}
-        """How far the newest bar of each length had come before the newest error."""
+        """Total of each bar → its newest progress before the newest error."""
         self._has_bar_moved = False
         self._is_of_row = self._is_in_part = False
-        """Is the line that a terminal has cut a row, and has its loss been counted?"""
+        """Is the line that a terminal wrapped a row, and has its loss been counted?"""
         self._steps = StepCounter()
         self._next_steps = StepCounter()
         self._last_step = 0
         self._named_total: int | None = None
         self._is_summed_up = False
         self._has_trainer_rows = False
-        """Beside the rows of a trainer, lines of a loop are somebody's remarks."""
+        """If a trainer logs rows, lines that look like a custom loop's are ignored."""
         self._has_loop_rows = False
         self._head: LineMetrics | None = None
-        """What named a step on the line `_goes_on_from`, and no metric yet."""
+        """Step without metrics yet, named on line `_goes_on_from`."""
         self._goes_on_from: int | None = None
-        """The number of the line of a loop that was read last: pairs on the next one belong to it."""
+        """Number of the last parsed line of a loop: pairs on the next line belong to it."""
         self._bar_offset, self._bar_done, self._bar_epoch = 0, 0, math.inf
         self._loop, self._loop_unit = LoopSteps(), ""
         self._drawn: Row = {}
@@ -460,16 +460,16 @@ class ConsoleDecoder(Decoder):
         self._has_evaluations, self._cut_rows = False, 0
         self._schema: Schema | None = None
         self._validation: LineMetrics | None = None
-        """One that was printed before the row of its step."""
+        """A validation printed before the row of its step."""
         self._newest_keys: tuple[str, ...] = ()
         self._stepless_row: tuple[str, Row] = "", {}
-        """The newest row that named no step, and what a launcher put in front of it."""
+        """The newest row without a step, and the launcher prefix of its line."""
         self._stepless = self._remarks = 0
-        """Lines that lack nothing but a step, as long as no row has come."""
+        """Lines that lack only a step, counted until the first row comes."""
 
     @property
     def failure(self) -> str:
-        """The newest error line, if neither a row nor a bar further on has come since: the run went on after others."""
+        """The newest error, unless a row or a further advanced bar has come since, which shows that the run went on."""
         error = self.last_error
         has_gone_on = error is None or error.rows_before != self._row_count or self._has_bar_moved
         return "" if error is None or has_gone_on else error.words
@@ -497,7 +497,7 @@ class ConsoleDecoder(Decoder):
         return records
 
     def flush(self) -> list[Record]:
-        """Rows that wait for a bar which is drawn, but not drawn over yet, or for the rest of a wrapped line."""
+        """Rows waiting for a bar that is drawn but not overwritten yet, or for the rest of a wrapped line."""
         records: list[Record] = []
         for hit in (*self._scanner.flush(), None):
             self._await_rest(hit, records)
@@ -508,7 +508,7 @@ class ConsoleDecoder(Decoder):
 
     @property
     def holds_back(self) -> bool:
-        """May there be a row in the last line or table, or does one wait for its step?"""
+        """May the last line or table contain a row, or does one wait for its step?"""
         return (
             bool(self._waiting or self._validation or self._uncertain)
             or self._scanner.is_inside
@@ -528,7 +528,7 @@ class ConsoleDecoder(Decoder):
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """A new file begins: forget the half line; if the writer began anew, also the numbers of rows and the error."""
+        """A new file starts: forget the partial line and, if the writer restarted, row numbers and the error."""
         self._scanner.reset()
         self._uncertain, self._tail, self._newest_offset = None, b"", 0
         if not is_restart:
@@ -538,7 +538,7 @@ class ConsoleDecoder(Decoder):
         self._begin_anew()
 
     def _await_rest(self, hit: Hit | None, records: list[Record]) -> None:
-        """Take a line once it is known whether a terminal has cut it; with None, all that have come."""
+        """Process a line once it is known whether a terminal wrapped it; None processes the pending one."""
         before, self._uncertain = self._uncertain, None
         if before is not None:
             if hit is not None:
@@ -554,9 +554,9 @@ class ConsoleDecoder(Decoder):
             mark = self._mark.match(hit.line)
             if mark is None:
                 return
-            if len(hit.line) < CAPTURE_CHARS - 1:  # what was cut is known by its length
+            if len(hit.line) < CAPTURE_CHARS - 1:  # truncation is recognised by the length
                 hit = hit._replace(line=hit.line[mark.end() :].removeprefix(b" "))
-        if hit.kind & HitKind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
+        if hit.kind & HitKind.BAR:  # a bar is at the start of the line, so it was drawn before the rest
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
         if hit.kind & HitKind.TREE:
             text = without_prefix(plain(hit.line[:MAX_LINE_BYTES].decode("utf-8", "replace")))
@@ -610,7 +610,7 @@ class ConsoleDecoder(Decoder):
             self._take_row(more, hit.number, records)
 
     def _is_drawn_again(self, found: LineMetrics, text: str) -> bool:
-        """Are these the numbers that the bar had before, as when it is drawn for an epoch that begins?"""
+        """Are these the numbers of the previous bar, as when it is redrawn at the start of an epoch?"""
         told = {key: value for key, value in found.row.items() if key != "epoch"}
         known, self._drawn = self._drawn, told if "it [" in text or found.is_of_bar else {}
         return bool(told) and told == known
@@ -621,7 +621,7 @@ class ConsoleDecoder(Decoder):
         self._head, self._goes_on_from = (found, hit.number) if hit.part <= 1 else (None, None)
 
     def _note_wrap(self, hit: Hit, text: str, all_found: Sequence[LineMetrics], *, is_read: bool) -> None:
-        """Count a row once of which something is lost because a terminal has cut its line."""
+        """Count each row once of which a part is lost because a terminal wrapped its line."""
         if not hit.part:
             return
         was_row = self._is_of_row and hit.part > 1
@@ -635,7 +635,7 @@ class ConsoleDecoder(Decoder):
         self.counts.refuse(hit.number, reason, is_lost=False)
 
     def _are_of_other_rank(self, text: str, all_found: Sequence[LineMetrics]) -> bool:
-        """Is it a row without a step that another rank has printed, or another process as the same or of its epoch?"""
+        """Does a row without a step repeat one that another rank or process printed?"""
         if not all_found or all_found[0].step is not None or all_found[0].validation:
             return False
         row, front = all_found[0].row, front_of(text)
@@ -672,7 +672,7 @@ class ConsoleDecoder(Decoder):
                 self._next_steps.see(bar)
 
     def _note_bar(self, bar: Bar) -> None:
-        """One that was drawn before an error and is further on behind it tells that the run goes on."""
+        """Compare with the bar before the newest error: if it has advanced, the run goes on."""
         if bar.total in self._bars or len(self._bars) < _MAX_BARS:
             self._has_bar_moved |= bar.done > self._bars.get(bar.total, bar.done)
             self._bars[bar.total] = bar.done
@@ -699,7 +699,7 @@ class ConsoleDecoder(Decoder):
             self._take_row(found, 0, records)
 
     def _take_validation(self, found: LineMetrics, records: list[Record]) -> None:
-        """What is printed first waits for the row that logs it; what is printed last adds to the newest row."""
+        """An initial validation waits for the row of its step; a final one is added to the newest row."""
         if found.validation == "Initial":
             self._release_validation(records)
             self._validation = found
@@ -710,7 +710,7 @@ class ConsoleDecoder(Decoder):
             self._take_row(found, 0, records)
 
     def _release_validation(self, records: list[Record], row: LineMetrics | None = None) -> None:
-        """Give out the validation that waits, with the row of its step if that holds evaluations alone."""
+        """Give out the waiting validation, merged into the row of its step if that has only evaluations."""
         found, self._validation = self._validation, None
         if found is None:
             return
@@ -770,9 +770,9 @@ class ConsoleDecoder(Decoder):
         found.total = None if self._bar_offset else total
 
     def _number_loop(self, found: LineMetrics) -> bool:
-        """Give a line of a loop its step; False where it cannot have one."""
+        """Set the step of a line from a loop; False if it cannot be determined."""
         if found.step is not None and any(key in found.row for key in TRAINER_STEP_KEYS):
-            # `step` and `total` may be of an epoch.
+            # `step` and `total` may count within an epoch.
             found.row["step"], found.total = found.step, None
             step = self._builder.take_step(found.row)
             found.step = step if isinstance(step, int) else None
@@ -782,7 +782,7 @@ class ConsoleDecoder(Decoder):
         elif found.is_of_engine and self._loop_unit:
             found.step = self._loop.last
         elif not found.is_of_engine and self._loop_unit not in ("", "epoch", found.unit):
-            return False  # an epoch counts until something counts within it
+            return False  # epochs are steps only until something counts within them
         elif found.step is None and not self.options.may_count_rows:
             self.counts.no_step_lines += 1
         else:

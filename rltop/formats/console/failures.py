@@ -1,6 +1,6 @@
-"""Which lines of a console tell that something went wrong, and which that the run is done.
+"""Recognises lines of a console log that report a failure, and lines that say that the run is done.
 
-The exception at the end of a traceback, memory that ran out, a collective that failed, a job that was ended.
+Failures: the exception at the end of a traceback, out of memory, a failed collective, a job that was killed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from rltop.model import Label
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
-# -- What lines around a failure tell of its cause: which rank, process and phase, who sent a signal ---------------
-# Every form was taken from what PyTorch, Ray, torchrun, shells and Slurm print.
+# -- the cause of a failure, from the lines around it: rank, process, phase, source of a signal --------------------
+# All patterns are from real output of PyTorch, Ray, torchrun, shells and Slurm.
 
 MOST_RANKS = 4_096
 APART_LINES = 2_000
-"""Lines further behind the last one are of another failure."""
+"""Lines further apart belong to different failures."""
 _TABLE_LINES = 2
-"""So many lines below its title the first row of Ray's table stands at the latest."""
+"""The first row of Ray's table is at most this many lines below its title."""
 
 _RANK = regex(r"\[(?:[^\[\]]{0,24}[ \[])?[Rr]ank ?(\d{1,6})\]")
 _WATCHDOG = regex(r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d+), OpType=(\w+)")
@@ -48,14 +48,14 @@ _OF_CHECKPOINT = regex(r"PytorchStreamWriter|check_?point|ckpt|global_step|safet
 
 
 class Collective(NamedTuple):
-    """Where a rank waits: operation and sequence number of a collective."""
+    """The collective in which a rank waits: operation and sequence number."""
 
     operation: str
     number: int
 
 
 class Causes:
-    """Takes the lines that tell of failures, and says what they tell together of the last one."""
+    """Collects the lines that report failures, and summarises what they say about the last one."""
 
     def __init__(self) -> None:
         self._forget()
@@ -71,14 +71,14 @@ class Causes:
 
     @property
     def method(self) -> str:
-        """What Ray's process was in that failed, without its class; empty where that is not told."""
+        """The method of the Ray process that failed, without its class; empty if unknown."""
         return self._task.partition(",")[0].rpartition(".")[2]
 
     def take(self, text: str, number: int) -> None:
-        """Note a line.
+        """Record a line.
 
         Args:
-            text: of the line, with the prefixes of launchers, without escape codes.
+            text: the line, with launcher prefixes, without escape codes.
         """
         if number - self._number > APART_LINES:
             self._forget()
@@ -116,7 +116,7 @@ class Causes:
             self._user = f"{most}: {found[3]}, pid {found[1]}, {found[2]} GB"
 
     def detail(self, text: str) -> str:
-        """What is known of a failure beyond its line; empty where that is nothing."""
+        """What is known of a failure beyond its line; may be empty."""
         if "Watchdog" in text or "NCCL" in text:
             return waits_in_words(self._waits) or _behind(self._enqueued)
         kind = _kind_of(text)
@@ -150,10 +150,10 @@ def _sender(text: str) -> str:
 
 
 def waits_in_words(waits: dict[int, Collective]) -> str:
-    """Which ranks wait elsewhere than the others, as one says it; empty where fewer than two tell.
+    """Describes which ranks wait elsewhere than the others; empty if fewer than two are known.
 
-    Ranks of one collective wait in the same operation with the same number. The smallest group is named first: it went
-    another way. Where all wait in one place, those between them that say nothing are named: they did not get there.
+    The ranks in a collective wait in the same operation with the same number. The smallest group is named first,
+    because it took another path. If all wait in the same place, ranks between them that are not there are named.
     """
     if len(waits) < 2:
         return ""
@@ -185,7 +185,7 @@ def _named(ranks: Sequence[int]) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """`0–2, 5, 7` of ascending numbers; of many ranges the first four."""
+    """Ascending numbers as `0–2, 5, 7`; at most four ranges."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -216,14 +216,14 @@ DONE: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("Ray", "raysubmit", r"Job '[\w.-]+' succeeded"),
     )
 )
-"""Lines by which a run says that it is done: whose they are, what stands in every such line and in few others."""
+"""Lines that say that the run is done: (writer, substring of every such line, pattern)."""
 
 
 def says_done(line: str) -> bool:
     return any(sign in line and pattern.search(line) for _, sign, pattern in DONE)
 
 
-# -- lines that tell of a failure -------------------------------------------------------------------------------------
+# -- lines that report a failure --------------------------------------------------------------------------------------
 
 MAX_TEXT_CHARS = 300
 _BESIDE_DETAIL = 160
@@ -232,7 +232,7 @@ MAY_FAIL = (
     "xception", "nterrupt", "Exit", "EXHAUSTED", "Watchdog", "fault", "DUE TO", "Killed", "died with", "exitcode",
     "raysubmit", "Could not override", "No module named", "can't open file",
 )  # fmt: skip
-"""One of them stands in every line that tells of a failure; they are found ten times as fast as the patterns."""
+"""Every failure line contains one of these; searching for them is ten times as fast as the patterns."""
 _PREFIX = regex(
     rf"^(?:\s*(?:{LAUNCHED}"
     r"|[EF]\d{4} [\d:.]{8,15} +\d{1,12} [\w/.-]{1,120}:\d{1,6}\]|traceback *: (?=Signal \d)))*\s?"
@@ -242,7 +242,7 @@ _EXCEPTION = regex(
     r"(?:\(\w{1,60}\))?(?::\s.*|\s*$)"
 )
 _LAUNCHER_SAYS = r"\bJob 'raysubmit\w*' failed|\bHYDRA_FULL_ERROR=1 for a complete stack trace"
-"""The last words of a launcher, which name no cause."""
+"""The last line of a launcher, which names no cause."""
 _OTHER = regex(
     r"CUDA out of memory|CUDA error:|oom[-_ ]kill|OOM[- ][Kk]ill|Out of memory: Killed|RESOURCE_EXHAUSTED"
     r"|[1-9]\d* Workers? \(tasks / actors\) killed due to memory pressure|killed due to the node running low on memory"
@@ -267,16 +267,16 @@ _AFTERMATH = regex(
     rf"|{_LAUNCHER_SAYS}"
     r"|DataLoader worker|^srun: error:|^slurmstepd: error:(?!.*(?:DUE TO|oom))|exitcode\s*:(?! ?-)"
 )
-"""What launchers and other processes say when one has failed: it names no cause."""
+"""Follow-up errors of launchers and other processes, which name no cause."""
 _CATCHABLE = regex(r"^(?:Syntax|Indentation|Tab)Error: ")
 _LAST_WORDS = regex(rf"\b(?:ChildFailedError|SystemExit|SignalException)\b|^srun: error:|exitcode\s*:|{_LAUNCHER_SAYS}")
 _SAMPLE = regex(r"\[(?:prompt|response)\](?:\s|$)")
 _SAMPLE_END = regex(r"\[(?:ground_truth|score)\]\s")
 SAMPLE_SIGNS = ("[prompt]", "[response]", "[ground_truth]", "[score]")
-"""One of them stands where a printed sample begins or ends."""
+"""A printed sample begins and ends with one of these."""
 _SAMPLE_LINES = 2_000
 OF_TRACKERS = ("wandb:", "mlflow", "swanlab:", "* Trackio")
-"""How lines begin that a tracker prints when its process ends."""
+"""Prefixes of lines that trackers print when the process ends."""
 
 
 def is_interruption(text: str) -> bool:
@@ -284,15 +284,15 @@ def is_interruption(text: str) -> bool:
 
 
 class ConsoleError(NamedTuple):
-    """A line that tells of a failure.
+    """A line that reports a failure.
 
     Attributes:
-        line: number of the line in the file, from 1, as an editor counts.
+        line: line number in the file, from 1.
         text: the line without launcher prefixes, at most 300 characters.
-        rows_before: how many metric rows came before it; if more have come since, the run went on.
-        detail: what the lines around it tell: rank, process, who sent a signal; may be empty.
-        is_final: the job cannot have caught it, as it or a line of the same end tells.
-        has_left: it has left the program's main file, as its traceback tells, so that hardly anybody goes on.
+        rows_before: metric rows before it; if there are more now, the run went on.
+        detail: what the lines around it add: rank, process, source of a signal; may be empty.
+        is_final: the job cannot have caught it, according to it or to another line of the same failure.
+        has_left: according to its traceback it has left the program's main file, so it was most likely not caught.
     """
 
     line: int
@@ -306,7 +306,7 @@ class ConsoleError(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The line, and what is known beyond it, for which a long line is cut."""
+        """The line with its detail; if there is one, a long line is shortened."""
         text = self.text.raw
         if not self.detail:
             return text
@@ -314,11 +314,11 @@ class ConsoleError(NamedTuple):
 
     @property
     def dies_after_s(self) -> float:
-        """How long nothing must go on behind it until it is what the job died of."""
+        """Seconds without progress after which this is what the job died of."""
         return FATAL_S if self.is_final else CAUGHT_S
 
     def outweighs(self, later: ConsoleError) -> bool:
-        """Does it say more of the same end than a later line? Of an error and an interruption, what was first."""
+        """Does it say more than a later line of the same failure? Of an error and an interruption, the first counts."""
         if later.rows_before != self.rows_before:
             return False
         if self._weight != later._weight:
@@ -340,7 +340,7 @@ def error_of(text: str, line: int, offset: int, rows_before: int) -> ConsoleErro
 
 
 def of_one_end(known: ConsoleError | None, later: ConsoleError) -> ConsoleError:
-    """The line that says more about the same end, else the later one; either may say that no job survives it."""
+    """The more informative of two lines about the same failure, else the later; final if either is."""
     if known is None or known.rows_before != later.rows_before:
         return later
     kept = known if known.outweighs(later) else later
@@ -350,8 +350,8 @@ def of_one_end(known: ConsoleError | None, later: ConsoleError) -> ConsoleError:
 def _may_be_caught(text: str) -> bool:
     """Is it an exception that a job may catch, print and survive?
 
-    It is not where memory, a device, a collective or the scheduler speaks, and where the main process or its launcher
-    says that it has ended.
+    False for out of memory, device and collective errors, and messages of the scheduler, and if the main process or its
+    launcher says that it has ended.
     """
     if is_interruption(text) or _LAST_WORDS.search(text) is not None:
         return False
@@ -359,7 +359,7 @@ def _may_be_caught(text: str) -> bool:
 
 
 class PrintedSamples:
-    """Tells which lines stand in a sample that a trainer prints: what a model or a data set says is no error.
+    """Recognises lines within printed samples, where an error is text of a model or a data set.
 
     veRL prints `[prompt]`, `[response]`, `[ground_truth]` and `[score]`, each over as many lines as it has.
     """
@@ -385,7 +385,7 @@ class PrintedSamples:
 
 
 def read_error(text: str) -> tuple[str, bool] | None:
-    """What a line tells of a failure, and whether it is an exception's own line; None if it does not."""
+    """The failure that a line reports, and whether it is an exception line; None if it reports none."""
     text = text[: 4 * MAX_TEXT_CHARS]
     text = text[_match_end(text) :]
     is_exception = _EXCEPTION.match(text) is not None
@@ -395,7 +395,7 @@ def read_error(text: str) -> tuple[str, bool] | None:
 
 
 def tells_alone(text: str) -> bool:
-    """Is it no mere name of an exception, which without its traceback may be any word in front of a colon?"""
+    """Is the line certain by itself? The name of an exception alone could be any word before a colon."""
     return _OTHER.search(text) is not None
 
 

@@ -1,10 +1,10 @@
 """Parses one line of a trainer's console output, if it is a metric line.
 
-Owns the spellings: `step:N - k:v - …`, `Step N: {…}`, `{'loss': …}`, `Step N | k:v`, `Step N | 3.21s | Loss 0.1`,
-`rollout N: {…}`, and those of loops that print one line a step: `step 10/500 | loss: 0.2 | …`, `[name] epoch=0 step=1
-loss=0.2`, `[name] 10/500 | loss=0.2`, `Epoch:[1/2](30/975), loss: 0.2`, `<time> - name - INFO - loss: 0.2, …`, and what
-a progress bar says before its percentage or behind its pace. Everything is cut out with patterns; nothing that a log
-holds is ever evaluated. Knows nothing of files, steps that are not written, or records.
+Supports `step:N - k:v - …`, `Step N: {…}`, `{'loss': …}`, `Step N | k:v`, `Step N | 3.21s | Loss 0.1`,
+`rollout N: {…}`, lines of custom loops, such as `step 10/500 | loss: 0.2 | …`, `[name] epoch=0 step=1 loss=0.2`,
+`[name] 10/500 | loss=0.2`, `Epoch:[1/2](30/975), loss: 0.2`, `<time> - name - INFO - loss: 0.2, …`, and the text before
+the percentage or after the rate of a progress bar. Values are extracted with patterns; nothing in a log is ever
+evaluated. Knows nothing of files, missing steps, or records.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from rltop.model.keys import STEP_KEYS, is_bookkeeping_key, is_evaluation_key
 from rltop.regex import regex
 
 MAX_METRIC_CHARS = 256 * 1024
-"""A longer line is no metric line: printed rollouts and configurations are."""
+"""A longer line is a printed rollout or configuration, not metrics."""
 CAPTURE_CHARS = 4096
-"""Capturing tools cut a console line here (wandb's output.log): the last value of such a line cannot be trusted."""
+"""Tools such as wandb (output.log) truncate console lines to this; the last value of such a line is unreliable."""
 _MAX_PIECE_CHARS = 640
 
 _ANSI = regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -42,25 +42,25 @@ _PAIR = regex(
 )
 _GLUED_DATE = regex(r"(?:19|20)\d\d-\d\d-\d\d[ T]")
 _UNSURE_AFTER = frozenset("0123456789.,%:-+/_")
-"""What may not follow a whole number: the number may have been joined with one that another process wrote."""
+"""Characters that may not follow an integer, since it may then be joined with another process's output."""
 
 _STEP_DICT = regex(
     r"(?<![A-Za-z_])(?:(?i:global )?[Ss]tep)[ :]{1,2}(\d{1,15})(?: \[[^\]]{0,64}\])?\s*:\s*(?=\{)",
 )
 _NESTED = regex(r"(?P<quote>['\"])(?:metrics|logs)(?P=quote):\s*\{")
-"""What ROLL writes of a step, and a callback of transformers: the metrics are an object of their own."""
+"""A step as ROLL or a transformers callback writes it: with the metrics in an inner object."""
 _ROLLOUT_DICT = regex(r"(?<![A-Za-z_])(?P<what>[a-z][a-z_]{2,31}) (?P<rollout>\d{1,12}): (?=\{')")
 _OF_ROLLOUTS = ("rollout/", "perf/", "eval/")
 _STEP_BAR = regex(r"(?<![A-Za-z_])Step (\d{1,15}) \| {0,8}(?=\S)")
 _BAR_PAIR = regex(rf"(?<!\S)(?P<key>[^\s:{{}}'\"]{{1,128}}):{_SCALAR}(?=\s|$)")
-# What a string may hold is never given back: a long one costs no room to try again.
+# The content of a string is matched possessively, so that a long one causes no backtracking.
 _ITEM = regex(
     r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}+)(?P=quote)\s*:\s*"
     rf"(?:(?P<text_quote>['\"])(?P<text>(?:(?!(?P=text_quote))[^\\]|\\.)*+)(?P=text_quote)|{_SCALAR}(?=\s*[,}}]))"
 )
 _KEY_ONLY = regex(r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}+)(?P=quote)\s*:\s*")
 _MARKS = regex(r"'(?:[^'\\]++|\\.)*+(?:'|\\?$)|\"(?:[^\"\\]++|\\.)*+(?:\"|\\?$)|[\[\](){},]", re.DOTALL)
-"""Strings as a whole, brackets, commas. A string that never ends reaches to the end, or this would be quadratic."""
+"""Whole strings, brackets, commas. An unterminated string extends to the end, else this would be quadratic."""
 
 Row = dict[str, object]
 
@@ -70,22 +70,22 @@ class LineMetrics:
     """Metrics found in a line.
 
     Attributes:
-        step: the step that the line names, or None.
-        row: numbers, texts that may be numbers, None, booleans.
-        lost: pieces that were cut off or run into other text.
-        is_cut: a tool that captures the console has cut the line: what stood behind it is in no file.
-        total: how many steps there are to be, where the line says so.
-        is_of_loop: a line that somebody's own loop prints, not a trainer's.
-        is_of_bar: of a progress bar, which may begin anew in every epoch.
-        is_more: a line that adds to the one before it; its own step is an epoch, and counts where nothing else does.
-        is_over: its step stands last: what is on the next line is of the next step.
-        unit: what a loop counts: `step`, or where it names none `episode` or `epoch`.
-        is_of_engine: what DeepSpeed says of its own steps, beside the lines of the loop.
-        is_head: it names a step and no metric: these may stand on the next line.
-        is_guess: a row only where nothing else in the log is one: a bar, or `step N/M`, with numbers but no loss.
-        validation: `Initial` or `Final`, of what veRL prints of one beside the rows of its steps.
-        rollout: which generation it tells of, where the line counts these and not the steps of the optimiser.
-        offset: where in the file it begins, a title included.
+        step: the step in the line, or None.
+        row: numbers, numeric text, None, booleans.
+        lost: number of pieces that were cut off or mixed with other text.
+        is_cut: a tool that captures the console truncated the line; the rest is in no file.
+        total: the total number of steps, if the line has it.
+        is_of_loop: printed by a custom loop, not by a known trainer.
+        is_of_bar: from a progress bar, which may restart in every epoch.
+        is_more: adds to the previous line; its own step is an epoch, used only if nothing else counts.
+        is_over: its step is at the end, so the next line belongs to the next step.
+        unit: what a loop counts: `step`, or if it names none `episode` or `epoch`.
+        is_of_engine: DeepSpeed's report on its own steps, in addition to the loop's lines.
+        is_head: has a step and no metric; these may be on the next line.
+        is_guess: a row only if the log has no surer ones: a bar, or `step N/M`, with numbers but no loss.
+        validation: `Initial` or `Final`, for a validation that veRL prints separately from its steps.
+        rollout: number of the generation, if the line counts these instead of optimiser steps.
+        offset: where it begins in the file, including its title.
     """
 
     step: int | None
@@ -112,7 +112,7 @@ _STAMP = regex(STAMP)
 
 
 def without_prefix(text: str) -> str:
-    """A line without what launchers put in front of it: `(name, pid=2710)`, `(WorkerDict pid=9, ip=…)`, `[rank0]:`."""
+    """A line without launcher prefixes: `(name, pid=2710)`, `(WorkerDict pid=9, ip=…)`, `[rank0]:`."""
     front = IN_FRONT.match(text)
     return text if front is None else text[front.end() :]
 
@@ -127,7 +127,7 @@ def names_rank(front: str) -> bool:
 
 
 def mark_of(writer: str) -> re.Pattern[bytes]:
-    """What stands in front of every line of one of several writers, called as `writers.writers_in` does."""
+    """The prefix of every line of one of several writers, named as `writers.writers_in` does."""
     name = re.escape(writer.encode())
     forms = rb"(?:\x1b\[[0-9;]*m)*(?:\(%b(?:,? [^()\n]{1,80})?\)|\[%b\]:?|%b(?::| \|)(?=\s))"
     return re.compile(forms % (name, name, name))
@@ -138,17 +138,17 @@ def strip_escapes(text: str) -> str:
 
 
 def plain(line: str) -> str:
-    """A line without colours, and without what `kubectl logs --timestamps`, the journal or `mpirun` put first."""
+    """A line without colours, and without the timestamps of `kubectl logs --timestamps`, the journal or `mpirun`."""
     line = strip_escapes(line)
     stamp = _STAMP.match(line)
     return line if stamp is None else line[stamp.end() :]
 
 
 def read_line(text: str, *, is_ended: bool = True) -> list[LineMetrics]:
-    """The metrics of a line, at most one set per step that it names; empty if it is no metric line.
+    """The metrics of a line, one item per step in it; empty if it is not a metric line.
 
     Args:
-        is_ended: False where the line has no end yet: its last value may be half of one.
+        is_ended: False if the line has no end yet, so that its last value may be incomplete.
     """
     if len(text) > MAX_METRIC_CHARS:
         return []
@@ -173,7 +173,7 @@ def read_line(text: str, *, is_ended: bool = True) -> list[LineMetrics]:
 
 
 def _read_step_lines(text: str, *, is_cut: bool) -> list[LineMetrics]:
-    """Every `step:N - …` of a line: two may have been joined where a line feed was lost."""
+    """Every `step:N - …` of a line, which may have several if a line feed was lost."""
     starts = list(_STEP_LINE.finditer(text))
     found = []
     for i, start in enumerate(starts):
@@ -182,7 +182,7 @@ def _read_step_lines(text: str, *, is_cut: bool) -> list[LineMetrics]:
         one = LineMetrics(int(start[1]))
         pieces = text[start.end() : end].split(" - ")
         one.is_cut = is_last and CAPTURE_CHARS - 1 <= len(text) <= CAPTURE_CHARS
-        if one.is_cut and pieces[-1].endswith(" -"):  # the blank behind it is gone as well
+        if one.is_cut and pieces[-1].endswith(" -"):  # the space after it was cut off, too
             pieces[-1:] = [pieces[-1].removesuffix(" -"), " -"]
         for j, piece in enumerate(pieces):
             is_end = is_cut and is_last and j + 1 == len(pieces)
@@ -208,7 +208,7 @@ def _read_piece(piece: str, into: LineMetrics, *, is_unsure: bool) -> None:
 
 
 def _is_key(key: str) -> bool:
-    """Whether this may be a key: blanks stand only behind a slash, in the name of a data set."""
+    """Can this be a key? Spaces are allowed only after a slash, in the name of a data set."""
     head = key.split(None, 1)[0] if key.strip() else ""
     return bool(head) and (head == key.rstrip() or "/" in head)
 
@@ -218,7 +218,7 @@ _ROUNDED = regex(r"[-+]?0?\.00+")
 
 
 def _is_rounded(key: str, value: object) -> bool:
-    """A learning rate printed as 0.000 is a small one rounded: as unknown as one that is not printed."""
+    """Is it a learning rate printed as 0.000? It is a small one rounded, so its value is unknown."""
     return isinstance(value, str) and bool(_ROUNDED.fullmatch(value) and _RATE_KEY.fullmatch(key))
 
 
@@ -233,7 +233,7 @@ def _scalar(match: re.Match[str]) -> object:
 
 
 def _mean_of(listed: str) -> float | str:
-    """The mean of the numbers of a tensor as it is printed, nested or not; the text where one of them is none."""
+    """The mean of a printed tensor, nested or not; the text itself if it has something other than numbers."""
     try:
         numbers = [float(each) for each in re.split(r"[\s,\[\]]+", listed) if each]
     except ValueError:
@@ -241,7 +241,7 @@ def _mean_of(listed: str) -> float | str:
     return sum(numbers) / len(numbers) if numbers else listed
 
 
-# -- {…}: dictionaries as printed, and JSON --------------------------------------------------------------------------
+# -- {…}: printed dictionaries, and JSON -----------------------------------------------------------------------------
 
 
 def _read_object(text: str) -> LineMetrics | None:
@@ -271,7 +271,7 @@ _LITERAL = regex(r"\s*\(?(?:\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)')\)?\s*"
 
 
 def _read_validation(text: str) -> list[LineMetrics]:
-    """`Initial validation metrics: {…}` of veRL: alone on its line, or broken by `pprint` into texts, one a line."""
+    """`Initial validation metrics: {…}` of veRL: on a line of its own, or split by `pprint` into a string per line."""
     pieces = []
     for line in text.splitlines():
         literal = _LITERAL.fullmatch(without_prefix(plain(line)))
@@ -288,20 +288,20 @@ def _read_validation(text: str) -> list[LineMetrics]:
 
 
 def _of_rollout(found: LineMetrics, counted: re.Match[str]) -> LineMetrics | None:
-    """`rollout N: {'rollout/…': …}`: what slime and miles log of a generation; None where it is something else."""
+    """`rollout N: {'rollout/…': …}`, as slime and miles log a generation; None for anything else."""
     own = (f"{counted['what']}/", *_OF_ROLLOUTS)
     found.rollout = int(counted["rollout"])
     return _nonempty(found) if any(key.startswith(own) for key in found.row) else None
 
 
 def _nonempty(found: LineMetrics) -> LineMetrics | None:
-    """The row, unless it is mostly text: what agents do is printed as `Step N: {…}` too."""
+    """The row, unless it is mostly text: actions of agents are printed as `Step N: {…}`, too."""
     numbers = sum(isinstance(number_of(value), float | NonFinite) for value in found.row.values())
     return found if numbers and 2 * numbers >= len(found.row) else None
 
 
 def _read_nested(text: str) -> LineMetrics | None:
-    """`{"step": N, "metrics": {…}}`, the step in either: JSON, or almost, with NaN where training blew up."""
+    """`{"step": N, "metrics": {…}}`, with the step in either object; JSON, or a Python dict with NaN."""
     front = _OBJECT_FRONT.match(text)
     if front is None:
         return None
@@ -320,14 +320,14 @@ def _read_nested(text: str) -> LineMetrics | None:
 _LOG_MARKS = frozenset({"epoch", "train_runtime"})
 _STEP_NAMES = ("step", "global_step")
 _WRITTEN = {"loss", "learning_rate", "epoch"}
-"""What transformers writes into every row of training: beside it a callback may have put a word, as of a phase."""
+"""Keys of every training row of transformers; a callback may have added a word to it, such as a phase."""
 
 
 def _is_log_row(found: LineMetrics) -> bool:
-    """Is this what a trainer logs, rather than a configuration or a sample?
+    """Is this a logged row, rather than a configuration or a sample?
 
-    Every row of transformers has the epoch beside at least one other number; a
-    hand-made row names its step. Rows of either kind are flat.
+    Every row of transformers has an epoch and at least one other number; a
+    handwritten row has a step. Rows of both kinds are flat.
     """
     row = found.row
     told = (key for key, value in row.items() if not isinstance(number_of(value), float | NonFinite))
@@ -336,13 +336,13 @@ def _is_log_row(found: LineMetrics) -> bool:
         return False
     if not any(key not in _LOG_MARKS and key not in _STEP_NAMES for key in row):
         return False
-    if found.lost and "loss" in row:  # the epoch is written last, and may have been cut off
+    if found.lost and "loss" in row:  # the epoch comes last, and may have been cut off
         return "learning_rate" in row or "grad_norm" in row
     return not _LOG_MARKS.isdisjoint(row) or any(name in row for name in _STEP_NAMES)
 
 
 def _is_loop_row(found: LineMetrics) -> bool:
-    """Is a dictionary that is all of its line what a loop prints of a step that it does not name: is a loss in it?"""
+    """Is a dictionary alone on its line the row of a loop that names no step, with a loss in it?"""
     row = found.row
     is_flat = not found.nested and not found.lost
     is_numeric = all(isinstance(number_of(value), float | NonFinite) for value in row.values())
@@ -350,7 +350,7 @@ def _is_loop_row(found: LineMetrics) -> bool:
 
 
 def _read_dict(text: str, start: int, step: int | None) -> LineMetrics:
-    """The items of the dictionary whose brace stands at `start`, as far as they are whole."""
+    """The complete items of the dictionary whose brace is at `start`."""
     found = LineMetrics(step)
     at = start + 1
     while at < len(text):
@@ -386,7 +386,7 @@ def _after_item(text: str, at: int) -> tuple[int, bool]:
 
 
 def _skip_value(text: str, at: int) -> int | None:
-    """The end of a value that is no scalar: the comma or brace behind it, brackets and strings left whole."""
+    """The end of a value that is not a scalar: the next comma or brace outside brackets and strings."""
     depth = 0
     for token in _MARKS.finditer(text, at):
         mark = token[0]
@@ -425,12 +425,12 @@ _NAMED = regex(
     r"(?P<unit>%| [A-Za-z]{1,12}(?:/[A-Za-z]{1,12})?)?(?: \([\d.]{1,8}%\))?"
 )
 LASTED = "time/step"
-"""The key of what prime-rl prints without a name: how long the step took, as its metric file calls it."""
+"""The key for prime-rl's unnamed step time, as in its metric file."""
 _FEWEST_NAMED = 3
 
 
 def _read_named(rest: str, step: int, *, is_cut: bool) -> list[LineMetrics]:
-    """`Step N | 3.21s | Loss 0.0012`, or `Time: 3.21s | Loss: 0.0012`, as prime-rl prints it; nothing else."""
+    """`Step N | 3.21s | Loss 0.0012`, or `Time: 3.21s | Loss: 0.0012`, as prime-rl prints it; else empty."""
     found = LineMetrics(step)
     pieces = [piece.strip() for piece in rest.split(" | ")]
     for i, piece in enumerate(pieces):
@@ -449,7 +449,7 @@ def _read_named(rest: str, step: int, *, is_cut: bool) -> list[LineMetrics]:
 
 
 def _seconds_in(text: str) -> float | None:
-    """A duration as `1h 2m`, `3.21s` or `250ms`, in seconds; None where it is none."""
+    """A duration such as `1h 2m`, `3.21s` or `250ms`, in seconds; None if it is none."""
     short = _MILLISECONDS.fullmatch(text)
     if short is not None:
         return float(short[1]) / 1000.0
@@ -475,12 +475,12 @@ _STEPPED = (
 _MARKED = r"\[(?i:step|iteration|iter|update)[ :=]{0,2}(?P<at>\d{1,15})(?:/(?P<goal>\d{1,15}))?(?:,epoch=\d{1,9})?\]"
 _EPISODE = r"\[?(?i:episode|ep)(?:[ :=#]{1,3})\[?(?P<episode>\d{1,12})(?:\s?/\s?(?P<episodes>\d{1,12}))?\]?"
 _WITHIN = r"(?i:(?:(?:inner )?iter|ppo epoch):[ ]{1,8}\d{1,9}/[ ]{0,8}\d{1,9}[ ]?\|[ ](?=(?:ppo epoch|global iter):))"
-"""Where MiniLLM is within an epoch, in front of its step."""
+"""MiniLLM's position within an epoch, before the step."""
 _FIELD = (
     rf"(?:{_LOGGED}\s*[-|:]?\s*|{_TIME}|{_GLOG}|\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?"
     r"|[A-Za-z_][\w.:<>-]{0,80}(?:\s{0,8}[|-]\s+|\t)|\d{1,3}(?:\.\d{1,2})?%\s+|[a-z]{1,16}/s(?:ec)?: [\d.]{1,16} \| )"
 )
-"""What loggers put in front: a level, a time, something in brackets, a name and a bar, a percentage, a rate."""
+"""Prefixes of loggers: a level, a time, text in brackets, a name and a bar, a percentage, a rate."""
 _OBJECT_FRONT = regex(rf"\s*{_FIELD}{{0,6}}(?P<name>[\w.]{{1,64}}: )?(?=\{{)")
 _EVALUATION = r"(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)"
 _LOOP_LINE = regex(
@@ -497,15 +497,15 @@ _EPOCH_LINE = regex(
     re.DOTALL,
 )
 _SENTENCES = regex(rf"\s*{_FIELD}{{0,6}}[\w ?=-]{{1,64}}\. Step: (?P<rest>\d.*?)(?:\. (?:Not )?Training\b.*)?\.?\s*$")
-"""What ML-Agents says of one behavior: `3DBall. Step: 12000. Time Elapsed: 35.1 s. Mean Reward: 1.1. Training.`"""
+"""ML-Agents' report on a behavior: `3DBall. Step: 12000. Time Elapsed: 35.1 s. Mean Reward: 1.1. Training.`"""
 _OF_EVALUATION = regex(rf"(?:\A|[\s\[|]){_EVALUATION}(?=\]|:?\s)")
 _OF_THAT_EVALUATION = regex(rf"\s?[\[(]{_EVALUATION}[\])]")
-"""What may say so behind the step."""
+"""The mark of an evaluation after the step."""
 _REMARK = regex(r"\s*(?:[|(\[*#]|<-|\s[\w./]{1,64}\.py:\d{1,6}\s*$)")
-"""How something begins that is said behind the pairs of a row, and is no sentence that they are a part of."""
+"""The start of a remark after the pairs of a row; other text after them means that they are part of a sentence."""
 _LOG_FRONT = regex(rf"\s*(?:{_TIME}|{_GLOG}|{_LOGGED}\s*[-|:]?\s*|\[[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?){{0,6}}")
 _LOG_LINE = regex(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", re.DOTALL)
-"""A row of Python's logging that names no step."""
+"""A row of Python's logging without a step."""
 _MORE_LINE = regex(
     rf"\s*(?:(?i:average reward score): (?P<mean>{_NUMBER})(?:\s*\| EMA reward score: {_NUMBER})?"
     rf"|ppl: (?P<ppl>{_NUMBER})(?:, loss: (?P<loss>{_NUMBER}))?"
@@ -514,7 +514,7 @@ _MORE_LINE = regex(
     rf"(?:, rejected_last_scores \(lower is better\) : (?P<rejected>{_NUMBER}))?"
     rf", acc \(higher is better\) : (?P<acc>{_NUMBER}))\s*$"
 )
-"""What DeepSpeed-Chat says on a line of its own: the score of a step, and how an evaluation ended."""
+"""DeepSpeed-Chat's separate lines: the score of a step, and the result of an evaluation."""
 _LISTED = r"\[(?P<listed>[^\[\]]{0,512})\]"
 _SPAN = r"(?P<span>\d{1,3}:\d\d(?::\d\d)?|(?:\d{1,4}[dhms] ?){2,4}|None|N/A|n/a)"
 _VALUE = (
@@ -527,17 +527,17 @@ _ASIDE = regex(
     rf"\s?\(\s?(?:(?P<what>(?i:std|sd|stddev|var|min|max|mean|avg|median|best|ema))\s?[=: ]\s?|±\s?|\+/-\s?)"
     rf"(?P<number>{_NUMBER})%?\s?\)|\s?\([\d\s/.,%+-]{{1,40}}\)"
 )
-"""What stands in parentheses behind a number: a statistic of the same quantity; bare numbers say nothing for sure."""
+"""Parentheses after a number: a statistic of the same metric, or bare numbers, whose meaning is uncertain."""
 _SOLE = frozenset({"training loss", "train loss", "training reward", "train reward"})
-"""What may stand alone behind a step, though its name is two words of a sentence: nothing but a training says it.
+"""Names sufficient on their own after a step, although they have two words like a sentence: only trainings use them.
 
-So do the events of OpenAI's fine-tuning jobs: `Step 7/300: training loss=0.72`.
+Example: the events of OpenAI's fine-tuning jobs, `Step 7/300: training loss=0.72`.
 """
 _SIGNS = (
     "loss", "rew", "return", "score", "acc", "kl", "entropy", "grad", "norm", "nll", "ppl", "perplex", "lr", "rate",
     "tok", "samples", "sps", "fps", "error", "success", "win", "ratio", "clip", "epsilon", "value", "policy", "adv",
 )  # fmt: skip
-"""What the numbers of a training loop are called; `x = 4` behind a step is somebody's calculation."""
+"""Parts of metric names in training loops; `x = 4` after a step is some calculation."""
 _BLANK_SIGNS = (*_SIGNS, "mem", "took")
 _STRONG = frozenset("|,;\t·•")
 _LOOP_PAIR = regex(rf"(?P<key>[A-Za-z_][\w/.@-]{{0,127}})\s?[=:]\s{{0,16}}{_VALUE}")
@@ -549,9 +549,9 @@ _BLANK_PAIR = regex(
     rf"(?P<key>[A-Za-z_][\w/.@-]{{0,63}}(?: [A-Za-z_]\w{{0,31}}){{0,2}})\s{{1,4}}{_VALUE}(?: [KMGT]i?B(?!\w))?"
 )
 _OF_WHAT = regex(r"(?: (?:mean|std|min|max|avg))?$")
-"""How a name ends that names a statistic: the word before it says of what."""
+"""The end of a name with a statistic, whose metric is the word before it."""
 _WORD_PAIR = regex(r"[A-Za-z_]\w{0,63}=[A-Za-z][\w./-]{0,63}(?=\s*\|)")
-"""A field of a row in bars that holds a word: a phase, a scenario."""
+"""A field with a word, such as a phase or scenario, in a row separated by bars."""
 _RATE = regex(rf"(?P<value>{_NUMBER})\s?(?P<key>[A-Za-z]{{1,8}}/[A-Za-z]{{1,8}})(?=[\s|,;)\]]|\s*$)")
 _LOOP_GROUP = regex(r"[\s|,;]{0,8}(?P<key>[A-Za-z_]\w{0,63}):\s?(?P<items>\{'[^{}]{1,1024}\})(?=[\s|,;]|$)")
 _BAR_DONE = r"%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
@@ -565,7 +565,7 @@ _POSTFIX = regex(
 _ENDLESS = regex(
     r"(?:^|[\s:])(?P<done>\d{1,12})it \[[\d:?]{1,12},[^\],=:]{1,24}(?P<pairs>, {0,4}[A-Za-z_][^\]]{1,1023})\]"
 )
-"""A bar of nobody knows how many steps."""
+"""A bar of unknown total."""
 _EPOCH_OF_BAR = regex(r"(?i:epoch)[ :#\[]{1,3}(\d{1,6})(?![\d%.])")
 _BEHIND = regex(rf"{_BAR_DONE}\[[^\]\[]{{1,1024}}\](?P<pairs>[\s|,:-]{{1,4}}[A-Za-z_][^%|]*(?:(?:\||%(?!\|))[^%|]*)*)$")
 _OF_TRAINING = regex(
@@ -573,17 +573,17 @@ _OF_TRAINING = regex(
     r"|(?!(?i:.{0,80}(?:eval|valid|test|load|prepar|process|tokeni)))(?:[\w.-]{1,24} ){1,3}(?i:training):?)?"
     r"\s*\d{1,3}$"
 )
-"""What stands before the percentage of a bar that may count training steps."""
+"""Text before the percentage of a bar that may count training steps."""
 _FEWEST_DESCRIBED = 2
-"""One number in the description of a bar may be anything."""
+"""A single number in the description of a bar may be anything."""
 _FEWEST_STEPS = 20
-"""`step 1/3: a=2, b=5` may be a step of a calculation, not of a training."""
+"""`step 1/3: a=2, b=5` may be a step of a calculation rather than of a training."""
 _WORD = regex(r"[A-Za-z]{3}")
 _HALF = regex(
     r"[\s|,;-]{0,8}[A-Za-z_][\w/.@-]{0,63}(?:\s?[:=]\s?|\s)[-+]?[\d.]*(?:[eE][-+]?\d*)?$"
     r"|(?:[\s|,;(-]{1,8}(?!(?i:nan|inf(?:inity)?)$)[A-Za-z_][\w/.@-]{0,63}){1,6}\s?[:=]?\s?$"
 )
-"""The last pair of a line that was never ended, where more digits may have been to come, or the beginning of one."""
+"""The last pair of an unfinished line, which may lack digits, or the beginning of one."""
 _WHOLE = regex(r"[:=]\s?[-+]?(?:nan|inf|infinity)\s*$", re.IGNORECASE)
 _PERCENT = 100.0
 _MAX_LOOP_CHARS = 2048
@@ -595,12 +595,12 @@ _RESULT_KEY = regex(_RESULTS)
 _RESULT = rf"(?<![\w/.@-])(?P<key>[\w/.@-]{{0,63}}{_RESULTS}[\w/.@-]{{0,63}})"
 _TOLD = regex(rf"{_RESULT}['\"]?\s?[:=]\s{{0,4}}['\"]?(?P<value>{_NUMBER})(?![\w/])")
 _SAID = regex(rf"{_RESULT}\s{{1,4}}{_NUMBER}(?![\w/])")
-"""A result and its number, whatever else is in the line; without a sign between them it may be a sentence."""
+"""A result and its number anywhere in a line; without a sign between them it may be a sentence."""
 _STEP_SAID = regex(r"(?<![\w/.@-])(?i:global_step|step|iter(?:ation)?|update|episode)['\"]?[\s:=#\[]{1,3}\d")
 
 
 def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
-    """A line of nothing but a step and pairs of names and numbers; a sentence with a step in it is none."""
+    """A line of only a step and pairs; a sentence that contains a step does not count."""
     if len(text) > _MAX_LOOP_CHARS:
         return []
     if not is_ended:
@@ -615,7 +615,7 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     total = line["total"] or line["goal"] or line["of"] or line["episodes"]
     found.total = int(total) if total else None
     if found.total == 1 and not line["nth"]:
-        found.step = found.total = None  # one of one, again and again, counts nothing
+        found.step = found.total = None  # "1 of 1", repeated, counts nothing
     rest = line["rest"].rstrip()
     if mark := _OF_THAT_EVALUATION.match(rest):
         rest = rest[mark.end() :]
@@ -659,7 +659,7 @@ def _read_pairs_with_step(text: str) -> list[LineMetrics]:
 
 
 def _read_epoch_line(text: str) -> list[LineMetrics]:
-    """A line of nothing but an epoch and pairs, of a loop that counts no steps."""
+    """A line of only an epoch and pairs, from a loop that counts no steps."""
     line = _EPOCH_LINE.match(text)
     if line is None or _names_step(text):
         return []
@@ -672,10 +672,10 @@ def _read_epoch_line(text: str) -> list[LineMetrics]:
 
 
 def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> LineMetrics | None:
-    """What a line of nothing but pairs adds to the line of a loop before it; None where it is something else.
+    """The pairs that a line adds to the loop's previous line; None if it is anything else.
 
     Args:
-        is_rest: it is known to belong to the line before it.
+        is_rest: the line is known to belong to the previous one.
     """
     text = without_prefix(plain(text)).strip().strip("|-,;").strip()
     if not is_ended:
@@ -689,7 +689,7 @@ def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> LineMetrics | Non
 
 
 def read_stepless(text: str) -> LineMetrics | None:
-    """A line of nothing but pairs with a loss or a reward among them, which lacks a step; None for anything else."""
+    """A line of only pairs, including a loss or a reward, that lacks a step; else None."""
     text = without_prefix(plain(text))
     front = _LOG_FRONT.match(text)
     text = text[front.end() :].strip() if front is not None else text
@@ -699,7 +699,7 @@ def read_stepless(text: str) -> LineMetrics | None:
     pairs = _Pairs(found.row)
     if pairs.read(text) == len(text) and pairs.are_of_training:
         return found
-    # A part of what is printed over several lines, as settings are, is no row.
+    # Part of something printed over several lines, such as settings, is not a row.
     is_part = text.endswith(",") or text.count("{") != text.count("}")
     told = () if is_part else _TOLD.finditer(text)
     found.row = {pair["key"]: float(pair["value"]) for pair in told if "coef" not in pair["key"]}
@@ -707,7 +707,7 @@ def read_stepless(text: str) -> LineMetrics | None:
 
 
 def has_step_and_number(text: str) -> bool:
-    """Does a line tell a loss, a reward or the like at a step, in whatever form?"""
+    """Does a line have a step and a loss, reward or the like, in any form?"""
     text = plain(text)
     return len(text) <= _MAX_LOOP_CHARS and _names_step(text) and (_TOLD.search(text) or _SAID.search(text)) is not None
 
@@ -717,7 +717,7 @@ def _names_step(text: str) -> bool:
 
 
 class _Pairs:
-    """Pairs of names and numbers, and how sure they are: a sentence may have some as well."""
+    """Parses pairs of names and numbers, and judges whether they are metrics: a sentence may have some as well."""
 
     def __init__(self, row: Row, *, is_sentence: bool = False, is_table: bool = False) -> None:
         self._row, self._is_table = row, is_table
@@ -725,7 +725,7 @@ class _Pairs:
         self._count = 0
 
     def read(self, text: str) -> int:
-        """Read pairs from the beginning as far as there are any; where they end."""
+        """Read pairs from the start as far as there are any; returns where they end."""
         at = 0
         while at < len(text):
             between = _BETWEEN.match(text, at)
@@ -749,7 +749,7 @@ class _Pairs:
         return at
 
     def _loose(self, text: str, begin: int) -> re.Match[str] | None:
-        """A name of several words, or one with nothing but a blank between it and its number."""
+        """A pair whose name has several words, or is separated from its number by a space only."""
         pair = _WORDS_PAIR.match(text, begin)
         if pair is None:
             pair = _BLANK_PAIR.match(text, begin)
@@ -768,7 +768,7 @@ class _Pairs:
         self._count += 1
         named = pair.groupdict()
         if named.get("listed") is not None:
-            # Learning rates of groups of parameters; other lists are samples, or settings.
+            # Learning rates of parameter groups; other lists are samples or settings.
             first = named["listed"].partition(",")[0].strip()
             value = number_of(first) if pair["key"] == "lr" else None
             if isinstance(value, float):
@@ -785,12 +785,12 @@ class _Pairs:
 
     @property
     def are_plain(self) -> bool:
-        """Are there several, each a name without blanks?"""
+        """Are there several pairs, each with a name without spaces?"""
         return self._count > 1 and not self._has_words
 
     @property
     def are_of_training(self) -> bool:
-        """Is there more than bookkeeping; beside names as a sentence has them, a loss or a reward, and not alone?"""
+        """Is there a metric? If names may be words of a sentence, there must be a loss or reward, and another pair."""
         told = [key.lower() for key in self._row if key not in _LOG_MARKS]
         if not (self._has_words or self._is_sentence):
             return any(sign in key for key in told for sign in _SIGNS)
@@ -799,7 +799,7 @@ class _Pairs:
 
 
 def _read_log_line(text: str) -> list[LineMetrics]:
-    """A line of Python's logging of nothing but pairs, a loss among them, that names no step."""
+    """A row of Python's logging of only pairs, including a loss, without a step."""
     line = _LOG_LINE.match(text)
     if line is None:
         return []
@@ -814,7 +814,7 @@ def _read_log_line(text: str) -> list[LineMetrics]:
 
 
 def _read_more(text: str) -> list[LineMetrics]:
-    """What DeepSpeed-Chat says of a step behind its losses, on a line of its own."""
+    """DeepSpeed-Chat's report on a step, on a line after its losses."""
     line = _MORE_LINE.match(text)
     if line is None:
         return []
@@ -828,7 +828,7 @@ def _read_more(text: str) -> list[LineMetrics]:
 
 
 def _read_around_bar(text: str) -> list[LineMetrics]:
-    """What a progress bar that counts training steps says before its percentage, behind its pace, and behind itself."""
+    """Values before the percentage, after the rate, and after the end of a bar that counts training steps."""
     if len(text) > _MAX_LOOP_CHARS:
         return []
     if "%|" not in text:
@@ -845,7 +845,7 @@ def _read_around_bar(text: str) -> list[LineMetrics]:
 
 
 def _read_endless(text: str) -> list[LineMetrics]:
-    """What stands behind the pace of a bar without an end; one that counts nothing is of its epoch."""
+    """Values after the rate of a bar without a total; if it is at 0, they belong to its epoch."""
     bars = list(_ENDLESS.finditer(text))
     if not bars:
         return []
@@ -875,7 +875,7 @@ def _read_described(text: str) -> LineMetrics | None:
 
 
 def _read_behind(text: str, part: re.Pattern[str], *, is_sure: bool) -> LineMetrics | None:
-    """What stands behind the pace of the last bar, or behind it; without a loss the bar must be one of training."""
+    """Values after the rate of the last bar, or after the bar; without a loss it must be a training bar."""
     bars = list(part.finditer(text))
     if not bars:
         return None

@@ -1,19 +1,19 @@
-"""Finds the few lines of a console log that are worth reading, and the steps of rows that name none.
+"""Finds the few lines of a console log that are worth parsing, and the steps of rows without one.
 
-Searches a whole block for each of a few byte strings, so that noise costs no more than that search; lines are cut out
-only around a hit. A carriage return ends a line as a line feed does, but only line feeds are counted. A dictionary that
-a terminal has wrapped over several lines is put together again; of other lines the number that was cut is, and what was
-cut in its name is left out.
+Searches a whole block for each of a few byte strings, so that other text costs only this search; lines are extracted
+only around a match. Carriage returns end lines like line feeds, but only line feeds are counted. A dictionary that a
+terminal wrapped over several lines is joined again. In other wrapped lines, a number that was split is joined, and a
+pair whose name was split is left out.
 
-The rows that transformers and TRL print have an epoch but no step. They come at regular steps, so a row's number in the
-order of logging, times the distance between two rows, is its step. The distance is worked out from the progress bar
-(`12/300 [`) that stands beside the rows, checked against the epoch:
+Rows printed by transformers and TRL have an epoch but no step. They are printed at regular intervals, so a row's step
+is its number times the logging interval, which is derived from the progress bar (`12/300 [`) printed around the rows
+and checked against the epoch:
 
     step = epoch x (steps of the run) / (epochs of the run)
 
-where the epochs of a run are a whole number unless `max_steps` was set. Without a bar the distance is taken for 1:
-steps are then the numbers of the rows. An output that is written in blocks has several rows between two bars, which may
-then be far ahead: there the epoch decides, and the bar is only a limit.
+where the epochs of a run are an integer unless `max_steps` was set. Without a bar the interval is assumed to be 1, so
+that steps are row numbers. Block-buffered output has several rows between two bars, which may be far ahead; then the
+epoch decides, and the bar is only a limit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rltop.structs import NamedTuple
 
 
 class HitKind:
-    """What a line may be; plain numbers, as operations on an enumeration cost more than all the rest of a line."""
+    """What a line may be; plain integers, because enum operations would cost more than all other work per line."""
 
     METRIC = 1
     BAR = 2
@@ -40,7 +40,7 @@ class HitKind:
     TABLE = 8
     TREE = 16
     MORE = 32
-    """It stands behind a line that may be of metrics, and may go on with it."""
+    """Follows a possible metric line, and may continue it."""
 
 
 _DICTIONARY = b"{'"
@@ -52,7 +52,7 @@ _METRIC = (
     b"reward'", b"[batch=", _INDENTED,
 )  # fmt: skip
 _BAR = (b"%|", b"s/it]", b"it/s]")
-"""A notebook's shell draws no bar between the percentage and the numbers."""
+"""In a notebook's shell, no bar is drawn between the percentage and the numbers."""
 _TABLE = ("│".encode(), "┘".encode(), "╛".encode(), "╯".encode(), "• ".encode(), b" |\n", b"--------\n")
 _ERROR = (
     b"Error", b"rror:", b"Exception", b"Interrupt", b"Exit", b" memory", b"OOM", b"oom", b"NCCL error", b"nccl",
@@ -67,7 +67,7 @@ NEEDLES: tuple[tuple[bytes, int], ...] = (
     *((needle, HitKind.ERROR) for needle in _ERROR),
     *((needle, HitKind.TABLE) for needle in _TABLE),
 )
-"""Byte strings one of which stands in every line of each kind."""
+"""Every line of a kind contains one of its byte strings."""
 
 
 STAMP = (
@@ -75,15 +75,15 @@ STAMP = (
     r"|[A-Z][a-z]{2} [ 1-3]\d [\d:]{8}(?:\.\d{6})?)(?: [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,8}\]:)? "
     r"|\[(?:[\w.-]{1,120}@)?\d{1,5},\d{1,5}\]<std(?:out|err)>: ?"
 )
-"""What `kubectl logs --timestamps`, `docker logs -t`, containerd, the journal or `mpirun --tag-output` puts first.
+"""Prefixes of `kubectl logs --timestamps`, `docker logs -t`, containerd, the journal and `mpirun --tag-output`.
 
-`P` of containerd says that a line goes on in the next one.
+`P` of containerd means that the line continues in the next one.
 """
 LAUNCHED = (
     r"\([^()\n]{0,80}pid=[^()\n]{1,80}\)|\[[^\[\]\n]{0,24}[Rr]ank ?\d{1,6}\]:?|\[default\d{1,5}\]:"
     r"|\[pod/[^\[\]\n]{1,120}\]|[\w.-]{1,40}-\d{1,4} {1,8}\|(?=\s)|\d{1,5}:(?=\s)|\[\d{1,5}\](?=\s)"
 )
-"""What launchers put in front of a line: Ray, SkyPilot, torchrun, `kubectl logs --prefix`, compose, srun, MPICH."""
+"""Prefixes of launchers: Ray, SkyPilot, torchrun, `kubectl logs --prefix`, compose, srun, MPICH."""
 _COLORS = rb"(?:\x1b\[[0-9;]*m)*"
 _STAMP = regex(b"(?:%b)" % STAMP.encode())
 _STAMPED = regex(b"\n(?:%b)" % STAMP.encode())
@@ -93,7 +93,7 @@ _DOCKER = regex(
     rb'(?:"attrs":\{[^{}\n]{0,4096}\},)?"time":"(?P<time>[\d:TZ.+-]{1,40})"\}(?=[ \r]*$)',
     re.MULTILINE,
 )
-"""A line as Docker's `json-file` keeps it; one whose text has no line feed at its end goes on in the next one."""
+"""A line as Docker's `json-file` driver stores it; if its text lacks a line feed, it continues in the next one."""
 _FRONT = regex(rb"(?:(?:\x1b\[[0-9;]*m|[ \t])*(?:%b)%b)+ ?" % (LAUNCHED.encode(), _COLORS))
 _IN_FRONT = b"(?:%b)?%b" % (_FRONT.pattern, _COLORS)
 _TITLE = regex(
@@ -106,28 +106,28 @@ _TREE_LINE = regex(
 )
 _BLANK = regex(_IN_FRONT + rb"[ \t]*(?=\n)")
 _MOST_OF_TREE, _MOST_BETWEEN = 1024, 8
-"""Lines of a tree of metrics below its title, and lines of other processes in a row between them."""
+"""Most lines of a metric tree below its title, and most consecutive lines of other processes within it."""
 MAX_METRIC_BYTES = 1024 * 1024
-"""A longer line is no metric line."""
+"""Longer lines are not metric lines."""
 _MORE_LINES, _FULL_LINES = 3, 8
-"""So many lines behind one of metrics may belong to it, and so many before them that are as long as it is."""
+"""Lines after a metric line that may belong to it; before them, up to so many of the same length may come."""
 _WRAPPED_LINES = 64
 _OPEN_BYTES = 64 * 1024
 _WRAPPED_BYTES = 16 * 1024
-"""A dictionary that is open for longer is none that a terminal has wrapped."""
+"""A dictionary that stays open for longer was not wrapped by a terminal."""
 _HEAD_BYTES = 4096
-"""What is kept of a line that is too long for metrics: bars and errors stand at its beginning."""
+"""Bytes kept of a line that is too long for metrics: bars and errors are at its beginning."""
 
 
 class Hit(NamedTuple):
-    """A line worth reading.
+    """A line worth parsing.
 
     Attributes:
-        number: its number, from 1.
-        is_ended: False for a line that was never ended, or was cut by a terminal: its last value may be half of one.
-        columns: its width, where no line of metrics before it was wider: a terminal may have cut it here; else 0.
-        part: of a line that a terminal has cut, which part it is, from 1; 0 where it is not known to be one.
-        end: where it ends in the file, its line feed not counted.
+        number: line number, from 1.
+        is_ended: False if the line was not ended, or was wrapped by a terminal: its last value may be incomplete.
+        columns: its width if no earlier metric line was wider, so that a terminal may have wrapped it here; else 0.
+        part: number of the part of a wrapped line, from 1; 0 if it is not known to be one.
+        end: its end in the file, without the line feed.
     """
 
     line: bytes
@@ -141,10 +141,10 @@ class Hit(NamedTuple):
 
 
 class LineScanner:
-    """Cuts the lines worth reading out of a stream, in whatever pieces it comes.
+    """Extracts the lines worth parsing from a stream, however it is split.
 
     Attributes:
-        lines: line feeds seen in the file, plus 1 where a line without one was finished.
+        lines: line feeds seen in the file, plus 1 if a line without one was finished.
     """
 
     def __init__(self, counts: Counts) -> None:
@@ -160,7 +160,7 @@ class LineScanner:
         self._more_lines = self._full_lines = self._length = self._widest = 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
-        """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`."""
+        """Yield the relevant lines that `data` completes; a hole ends a line as in `LineFramer`."""
         if b"\0" in data:
             self._counts.nul_bytes += data.count(b"\0")
             for part, start in without_holes(data, offset):
@@ -176,7 +176,7 @@ class LineScanner:
             yield from self.finish()
             self._number, self._counts.lines = before
         elif self._parts and offset > self._end:
-            self._parts.append(bytes(offset - self._end))  # so that the lines behind it stand where they stand
+            self._parts.append(bytes(offset - self._end))  # to keep the offsets of the lines after it
         self._end = offset + len(data)
         cut = max(data.rfind(b"\n"), data.rfind(b"\r"))
         if cut < 0:
@@ -216,11 +216,11 @@ class LineScanner:
 
     @property
     def is_inside(self) -> bool:
-        """Is there a line, or a dictionary over several, whose end has not come?"""
+        """Is there a line, or a multi-line dictionary, whose end has not come?"""
         return bool(self._parts or self._open)
 
     def finish(self) -> Iterator[Hit]:
-        """Yield the unfinished last line, if there is one and it is worth reading; it is forgotten."""
+        """Yield the unfinished last line if it is relevant, and forget it."""
         if self._is_cut or not self._parts:
             yield from self._scan_open()
         body, start = stamped(b"".join(self._parts)), self._start
@@ -234,7 +234,7 @@ class LineScanner:
             self._number += 1
 
     def flush(self) -> Iterator[Hit]:
-        """Yield a row that a terminal may have wrapped: nothing more has come for a while."""
+        """Yield a row that a terminal may have wrapped, because no data has come for a while."""
         if self._open and _open_steps(unstamped(self._open)[0]) == 0:
             yield from self._scan_open()
 
@@ -280,7 +280,7 @@ class LineScanner:
         counted = behind = 0
         inside: set[int] = set()
         for begin in sorted(found):
-            if begin < behind or begin in inside:  # inside a dictionary that was put together
+            if begin < behind or begin in inside:  # inside a dictionary that was joined
                 continue
             place = stamps.begin_of(begin)
             self._number += raw.count(b"\n", counted, place)
@@ -315,7 +315,7 @@ class LineScanner:
         return columns if _NARROW <= columns <= _WIDEST and columns >= self._widest else 0
 
     def _find_more(self, body: bytes, found: dict[int, int]) -> None:
-        """Mark the lines behind those that may be of metrics; the first of the next piece may be one of them."""
+        """Mark the lines after possible metric lines; this may continue in the next block."""
         begins = [begin for begin in sorted(found) if found[begin] & HitKind.METRIC]
         at = 0 if self._more_lines else -1
         for begin in (*begins, len(body)):
@@ -333,7 +333,7 @@ class LineScanner:
                 at = end + 1 or len(body)
 
     def _find_trees(self, body: bytes, found: dict[int, int]) -> None:
-        """Mark the lines below `Step N` that are those of a tree, and the one at which it ends; it may go on later."""
+        """Mark the lines of trees below `Step N`, and the line that ends them; this may continue in the next block."""
         titles = [at for at, kind in found.items() if kind & HitKind.METRIC and _TITLE.match(body, at)]
         at = 0 if self._tree_lines else -1
         for title in (*sorted(titles), len(body)):
@@ -358,13 +358,13 @@ class LineScanner:
 
 
 class Stamps(NamedTuple):
-    """What was cut out of lines, as offsets: where it stood in what is left, and how much was cut out up to there."""
+    """Text removed from lines: offsets in the remaining text, and bytes removed up to there."""
 
     places: Sequence[int] = ()
     cut: Sequence[int] = (0,)
 
     def begin_of(self, at: int) -> int:
-        """Where a line of what is left begins in the file's own bytes."""
+        """Map the start of a line in the remaining text to the original bytes."""
         return at + self.cut[bisect_left(self.places, at)] if self.places else at
 
     def end_of(self, at: int) -> int:
@@ -372,12 +372,12 @@ class Stamps(NamedTuple):
 
 
 def is_of_docker(head: bytes) -> bool | None:
-    """Does a file begin with a line as Docker keeps it; None where the line is not all there."""
+    """Does a file begin with a line in Docker's format? None if the line is incomplete."""
     return head.startswith(_DOCKER_SIGN) and (_DOCKER.match(head) is not None or (None if b"\n" not in head else False))
 
 
 def stamped(lines: bytes) -> bytes:
-    """Lines as Docker keeps them with the stamp of containerd, each as long as before; others as they are."""
+    """Convert lines from Docker's format to containerd's, keeping their length; other lines are unchanged."""
     if not (lines.startswith(_DOCKER_SIGN) or b"\n" + _DOCKER_SIGN in lines):
         return lines
     return _DOCKER.sub(_as_of_containerd, lines)
@@ -396,7 +396,7 @@ def _as_of_containerd(line: re.Match[bytes]) -> bytes:
 
 
 def unstamped(body: bytes) -> tuple[bytes, Stamps]:
-    """Lines without their stamps; those that containerd has parted are put together."""
+    """Lines without timestamps; those that containerd has split are joined."""
     first = _STAMP.match(body)
     found = [*([first] if first is not None else ()), *_STAMPED.finditer(body)]
     if not found:
@@ -414,12 +414,12 @@ def unstamped(body: bytes) -> tuple[bytes, Stamps]:
 
 
 def _own_lines(body: bytes, begin: int) -> tuple[bytes, int, Sequence[int]]:
-    """The lines in which a value may go on that the line at `begin` leaves open.
+    """The lines in which a value that the line at `begin` leaves open may continue.
 
-    Behind what a launcher put in front of it only those of the same process do, without that front.
+    After a line with a launcher prefix, only lines of the same process are used, without the prefix.
 
     Returns:
-        The lines, where the first one begins in them, and where each begins in `body`, if some are left out.
+        The lines, where the first one begins in them, and where each begins in `body`, if some were left out.
     """
     front = _FRONT.match(body, begin)
     stop = begin if front is None else _line_end(body, begin)
@@ -441,7 +441,7 @@ def _own_lines(body: bytes, begin: int) -> tuple[bytes, int, Sequence[int]]:
 
 
 def _most_open(body: bytes, begin: int, stop: int) -> int:
-    """Over how many lines what is open at the end of a line may go on; 0 where nothing is, or it has its own rules."""
+    """Most lines over which an open value may continue; 0 if none is open, or it has rules of its own."""
     if body.endswith(b"{", begin, stop):
         return 0 if body.find(_VALIDATION, begin, stop) >= 0 else _PRINTED_LINES
     opening = max(body.rfind(_DICTIONARY, begin, stop), body.rfind(_TENSOR, begin, stop))
@@ -465,7 +465,7 @@ def _end_of_line(data: bytes) -> int:
 
 
 def _end_of_value(body: bytes, begin: int) -> int:
-    """Where a value is closed that the line at `begin` leaves open; 0 if it leaves none open, -1 if not yet."""
+    """Where a value that the line at `begin` leaves open is closed; 0 if none is open, -1 if its end is missing."""
     return (
         _end_of_validation(body, begin)
         or _end_of_dictionary(body, begin)
@@ -475,7 +475,7 @@ def _end_of_value(body: bytes, begin: int) -> int:
 
 
 def _end_of_validation(body: bytes, begin: int) -> int:
-    """Where `validation metrics: {` ends, which is printed over many lines, with those of other processes between."""
+    """Where `validation metrics: {` ends, which is printed over many lines, mixed with those of other processes."""
     stop = _line_end(body, begin)
     if body.find(_VALIDATION, begin, stop) < 0:
         return 0
@@ -493,7 +493,7 @@ def _end_of_validation(body: bytes, begin: int) -> int:
 
 
 def _end_of_tensor(body: bytes, begin: int) -> int:
-    """Where the last of the tensors is closed that are printed over several lines; as `_end_of_dictionary` else."""
+    """Where the last of several multi-line tensors is closed; otherwise as `_end_of_dictionary`."""
     behind = line = begin
     while True:
         stop = _line_end(body, line)
@@ -510,7 +510,7 @@ def _end_of_tensor(body: bytes, begin: int) -> int:
 
 
 def _end_of_dictionary(body: bytes, begin: int) -> int:
-    """Where a dictionary is closed that the line at `begin` leaves open; 0 if it leaves none open, -1 if not yet."""
+    """Where a dictionary that the line at `begin` leaves open is closed; 0 if none is open, -1 if not yet."""
     stop = _line_end(body, begin)
     opening = body.rfind(_DICTIONARY, begin, stop)
     if opening < 0 or body.find(b"}", opening, stop) >= 0 or body.find(b"':", opening, stop) < 0:
@@ -529,7 +529,7 @@ def _end_of_dictionary(body: bytes, begin: int) -> int:
 
 
 def _end_of_indented(body: bytes, begin: int) -> int:
-    """Where an object is closed at the margin that the line at `begin` opens at its end; otherwise as above."""
+    """Where an object opened at the end of the line at `begin` is closed in the first column; otherwise as above."""
     end = body.find(b"\n", begin)
     if not body.endswith(b"{", begin, max(begin, end)):
         return 0
@@ -551,28 +551,28 @@ _PRINTED = regex(rb"[\"'](?:Initial|Final) validation metrics: \{")
 _PRINTED_END = regex(rb"\}[\"']\)?[ \t\r]*\Z")
 _PRINTED_LINES = 1024
 _OTHERS = 4
-"""So many times as many lines of other processes may stand between."""
+"""Lines of other processes that may be in between, as a multiple of the lines allowed."""
 _NO_VALUE = b"{\0"
-"""A line with which nothing goes on that is open."""
+"""A line that cannot continue any open value."""
 _PRINTED_END_BYTES = 80
 _TENSOR = b"tensor(["
 _NUMBERS = regex(rb"[-+\d.eE,\s\[\]naif]*+(?:[a-z_]{1,13}(?:=[^()]{0,80})?)?")
-"""The rest of a tensor, as far as it has come: numbers, and what follows them, as in `device='cuda:0'`."""
+"""The rest of a tensor as far as it has come: numbers, and arguments such as `device='cuda:0'`."""
 _STEPS = regex(rb"(?<![A-Za-z_./@-])step:\d{1,15} - ")
 _COLOR = regex(rb"\x1b\[[0-9;]*m")
 _NARROWEST, _WIDEST, _LONGEST = 60, 400, 2048
-"""Columns of terminals: a row of another length was not wrapped by one, unless it ends in a separator."""
+"""Widths of terminals; a row of another width was not wrapped by one, unless it ends in a separator."""
 _GOES_ON = regex(rb"[ \t]*(?:- )?[^\s'\"{}]+(?: - [^\s'\"{}]+)*(?: -)?[ \t]*\Z")
 _REST_OF_PAIR = regex(rb"[\w./@-]{0,80}:?(?:np\.\w+\()?[\d.eE+-]{1,32}\)?\s*\Z")
 
 
 def _unwrapped(body: bytes, begin: int, line: bytes) -> tuple[bytes, int, bool]:
-    """A row `step:N - key:value - …` that a terminal has wrapped, put together where that is certain.
+    """Join a row `step:N - key:value - …` that a terminal has wrapped, as far as that is certain.
 
-    A line that goes on with pairs does: behind a separator, or behind a line as wide as the first one.
+    A line of further pairs is joined if there is a separator, or if the line before is as wide as the first.
 
     Returns:
-        The row, where its last line ends (0 where it has only one), and whether more may follow.
+        The row, where its last line ends (0 if it has only one), and whether more may follow.
     """
     width = _columns(line)
     may_go_on = _NARROWEST <= width <= _WIDEST or (width < _NARROWEST and line.rstrip().endswith(b" -"))
@@ -602,7 +602,7 @@ def _columns(line: bytes) -> int:
 
 
 _NARROW = 40
-"""Columns of a narrow pane."""
+"""Width of a narrow pane."""
 _NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf)%?"
 _WHOLE_NUMBER = regex(_NUMBER)
 _LAST_OF_NUMBER = regex(rb"(?<=[\s=:])[-+]?[\d.]*(?:[eE][-+]?\d*|n|na|i|in)?\Z")
@@ -611,20 +611,20 @@ _LAST_OF_NAME = regex(rb"(?:[|,;)\]%]|\d|nan|inf)[\s|,;(]+[A-Za-z_][^=:|,;]{0,64
 _FIRST_OF_NAME = regex(rb"[^=:|,;\d]{0,64}(?:[=:]|\b)\s{0,16}" + _NUMBER + rb"[A-Za-z/]{0,8}(?=[\s|,;)\]]|\Z)")
 _SEPARATED = regex(rb"[|,; ]\n|\n[|,; ]")
 _BEGINS = regex(rb"\s*(?:\[|\(|\d{4}-|(?i:global_?|train_?)?(?i:step|iter|update|epoch|episode)(?:ation)?s?\b)")
-"""A line that begins so is one of its own."""
+"""A line that begins like this is not the rest of another."""
 
 
 def parted(hit: Hit, more: Hit) -> tuple[Hit, Hit]:
-    """Two lines, of which a terminal may have cut the second off the first.
+    """Repair two lines if a terminal may have split them.
 
-    A number that was cut is put together where more stands behind it. A name that was cut could be another, and a
-    number alone on its line somebody's print: the pair is left out.
+    A split number is joined if more text follows it. Otherwise the pair is left out: a split name could be that
+    of another metric, and a number alone on its line could be any output.
 
     Returns:
-        The first line as far as it can be relied on, and the second one without what belongs to the first.
+        The reliable part of the first line, and the second line without what belongs to the first.
     """
     line, rest, part = hit.line, more.line, max(1, hit.part)
-    is_next = more.offset - hit.end in (1, 2)  # an end is \n or \r\n
+    is_next = more.offset - hit.end in (1, 2)  # a line end is \n or \r\n
     if not is_next or _columns(rest) > hit.columns or more.kind & (HitKind.BAR | HitKind.ERROR | HitKind.TREE):
         return hit, more
     if _BEGINS.match(rest) and not line.rstrip().endswith((b",", b";", b"|")):
@@ -646,7 +646,7 @@ def _behind(hit: Hit, at: int, part: int) -> Hit:
 
 
 def _open_line(body: bytes) -> int:
-    """Where the line begins that the lines at the end of `body` leave open: a dictionary, or a row that was wrapped.
+    """Start of the first line left open at the end of `body`: an open dictionary, or a wrapped row.
 
     The length of `body` if there is none.
     """
@@ -662,14 +662,14 @@ def _open_line(body: bytes) -> int:
             begin = lines.rfind(b"\n", 0, opening) + 1
             if _end_of_value(*_own_lines(lines, begin)[:2]) >= 0:
                 break
-            found = behind = begin  # what is open there may stand behind what was left open before
+            found = behind = begin  # this open value may itself follow one that was left open before
         behind = found
     found = found if found < len(lines) else _open_steps(lines)
     return start + stamps.begin_of(found) if found < len(lines) else len(body)
 
 
 def _parted_line(body: bytes) -> int:
-    """Where the last line begins if containerd has parted it and its end has not come; else the length of `body`."""
+    """Start of the last line if containerd has split it and its end is missing; else the length of `body`."""
     begin = behind = len(body)
     while begin and len(body) - begin <= MAX_METRIC_BYTES:
         begin = body.rfind(b"\n", 0, begin - 1) + 1
@@ -681,7 +681,7 @@ def _parted_line(body: bytes) -> int:
 
 
 def _open_steps(lines: bytes) -> int:
-    """Where a row begins that a terminal may have wrapped, and whose rest may come; the length if there is none."""
+    """Start of a row that a terminal may have wrapped and whose rest may come; the length if there is none."""
     behind = len(lines)
     while (at := lines.rfind(b"step:", max(0, len(lines) - _WRAPPED_BYTES), behind)) >= 0:
         begin = lines.rfind(b"\n", 0, at) + 1
@@ -700,13 +700,13 @@ _MAX_EPOCHS = 1000
 _EPOCH_ROUNDING = 0.005
 """Older versions write two decimals."""
 _EPOCH_DIGITS = 2e-2
-"""Relative doubt in an epoch: four significant digits, and a last batch that is not full."""
+"""Relative error of an epoch: four significant digits, and a last batch that is not full."""
 _MAX_DOUBT = 0.3
-"""How far from a whole number of steps the epoch may point and still decide."""
+"""Largest deviation from a whole number of steps at which the epoch still decides."""
 
 
 class Bar(NamedTuple):
-    """A progress bar: `done` of `total`; `is_named` where it says that it counts training steps."""
+    """A progress bar: `done` of `total`; `is_named` if it says that it counts training steps."""
 
     done: int
     total: int
@@ -714,7 +714,7 @@ class Bar(NamedTuple):
 
 
 def read_bar(text: str) -> Bar | None:
-    """The bar in a line; only bars without a name of their own, or named for training."""
+    """The bar in a line, if it has no name or is named for training."""
     bar = _BAR_PARTS.match(text)
     if bar is None or not int(bar["total"]):
         return None
@@ -722,14 +722,14 @@ def read_bar(text: str) -> Bar | None:
 
 
 class StepCounter:
-    """Numbers the rows of one run that name no step.
+    """Numbers the rows of a run that have no step.
 
-    `see` every bar, `add` every training row, `flush` when nothing more comes: each
-    returns the steps of the oldest rows that waited and are known now, in order.
+    Call `see` for every bar, `add` for every training row, `flush` at the end: each
+    returns the newly determined steps of the oldest waiting rows, in order.
 
     Attributes:
-        total: steps of the run as the bar says, or None.
-        last: step of the newest row whose step is known.
+        total: steps of the run according to the bar, or None.
+        last: step of the newest row with a known step.
     """
 
     def __init__(self) -> None:
@@ -761,7 +761,7 @@ class StepCounter:
         if not self._has_bar_between and not self._is_in_blocks:
             self._is_in_blocks = True
             if self.total is not None:
-                self.distance = None  # what one row and a bar said is void where bars run ahead
+                self.distance = None  # derived from one row and a bar, which is invalid if bars run ahead
         if epoch is not None and epoch <= MAX_STEP:
             self._epoch = epoch
         self._bar_before = self._bar
@@ -798,16 +798,16 @@ class StepCounter:
     def _decide(self) -> None:
         bar, rows = self._bar or 0, self._rows
         if rows == 1 and not self._is_in_blocks:
-            # Drawn again at once behind the row, or one step late: the epoch tells which.
+            # The bar is redrawn right after the row, or one step late: the epoch decides.
             behind = [done for done in (bar, self._bar_before or 0, bar - 1) if self._fits(done)]
-            # Too short a distance is put right by the bars that follow, too long a one is not.
+            # An interval that is too short is corrected by later bars, one that is too long is not.
             self.distance = behind[0] if behind else 1 if self._bar_before == 1 else max(1, bar)
         else:
             before = self._bar_before or bar
             self.distance = self._by_epoch(rows, before) or max(1, before // rows)
 
     def _correct(self) -> None:
-        """A row between two bars that is not where it was expected: trust the bar, and the distance that it shows."""
+        """If a row between two bars is not where it was expected, use the bar and the interval that it implies."""
         low, high = (self._bar_before or 0) - 1, (self._bar or 0) + 1
         expected = self._step(self._rows)
         if low <= expected <= high or self._bar is None or self._bar <= self.last:
@@ -816,7 +816,7 @@ class StepCounter:
         self._base = self._bar - self._rows * self.distance
 
     def _fits(self, step: int) -> bool:
-        """Is `step` the step of the newest row, if the run has a whole number of epochs?"""
+        """Can `step` be the step of the newest row, if the run has a whole number of epochs?"""
         if step < 1 or self._epoch <= 0 or self.total is None:
             return False
         epochs = self._epoch * self.total / step
@@ -824,10 +824,10 @@ class StepCounter:
         return round(epochs) >= 1 and abs(epochs - round(epochs)) <= min(_MAX_DOUBT, max(doubt, 0.02))
 
     def _by_epoch(self, rows: int, bar: int) -> int | None:
-        """The distance that some whole number of epochs gives and the bar allows; None if there is none.
+        """The logging interval that fits a whole number of epochs and the bar; None if there is none.
 
-        Rows are written out when the block is full or a little later, so the bar
-        stands between the newest row and two distances behind it.
+        Rows are written when the block is full or a little later, so the bar is
+        between the newest row and two intervals after it.
         """
         if self._epoch <= 0 or self.total is None:
             return None
@@ -843,7 +843,7 @@ class StepCounter:
 
 
 class LoopSteps:
-    """The steps of a loop that prints a line a step: numbered where it names none, counted on from epoch to epoch.
+    """Steps of a loop that prints a line per step: numbered if lines have no step, made continuous across epochs.
 
     Attributes:
         last: the step of the newest line, or None.
@@ -855,10 +855,10 @@ class LoopSteps:
         self._epochs = EpochSteps()
 
     def number(self, step: int | None, epoch: float | None) -> int | None:
-        """The step of a line; None where others of the file name theirs and it does not, or the reverse.
+        """The step of a line; None if other lines of the file have a step and it has not, or vice versa.
 
         Args:
-            step: the step that the line names, which may begin anew in each epoch.
+            step: the step in the line, which may restart in each epoch.
         """
         if self._is_numbered is None:
             self._is_numbered = step is None
@@ -875,12 +875,12 @@ _ROLLOUTS_KEPT = 64
 
 
 class RolloutSteps:
-    """At which step of the optimiser a generation was: the first one that is made of it.
+    """Maps a generation to the first optimiser step that uses it.
 
-    slime and miles count both. Several steps may be made of one generation: what is logged of it stands at the first.
+    slime and miles count both. Several steps may use one generation; what is logged of it belongs to the first.
 
     Attributes:
-        last: the newest step of the optimiser, or None.
+        last: the newest optimiser step, or None.
     """
 
     def __init__(self) -> None:
@@ -891,7 +891,7 @@ class RolloutSteps:
         self.last = step
 
     def step_of(self, rollout: int) -> int:
-        """The step of a generation; its own number where none has been made yet."""
+        """The step of a generation; its own number if there is no step yet."""
         known = self._first.get(rollout)
         if known is None:
             known = self._first[rollout] = rollout if self.last is None else self.last + 1

@@ -1,12 +1,12 @@
-"""Several runs in one console log: those whose lines a launcher has marked, `(name, pid=2710)` in front of each.
+"""Separates several runs in one console log by the prefix of their lines, such as `(name, pid=2710)`.
 
-SkyPilot follows all tasks of a sweep in one log, as does Ray (`(PPO pid=1234)`) and whoever writes `[run-a]`, `run-a:`
-or `run-a |` in front of each line. Marks are those of several runs where the same keys stand behind them, each counts
-steps of its own, and at most steps that two have reached their results differ. They are of one run where
+SkyPilot writes all tasks of a sweep to one log, and so does Ray (`(PPO pid=1234)`); others use prefixes like `[run-a]`,
+`run-a:` or `run-a |`. Prefixes mark different runs if their lines have the same keys, count steps independently, and
+mostly have different results at the same step. They belong to one run if
 
 - they name ranks (`rank=0`, `rank=1`), or parts of a job (`WorkerDict`, `TaskRunner`, `[train]`, `[eval]`);
-- a result that changes is mostly the same at the same step: a mean over all ranks, printed by each;
-- they have no step in common, and their steps never go back: they take turns, or one goes on after the other.
+- a changing result is mostly equal at the same step: a mean over all ranks, printed by each;
+- they have no step in common, and their steps never go back: they alternate, or one continues the other.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ _PART = regex(
     r"|evaluation|vals?|valid|validation|test|testing|infer|inference|info|warn|warning|debug|error|critical|notice"
     r"|log|logger|root|wandb|epochs?|steps?|iters?|iterations?|updates?|ep|episodes?|stages?|phases?|loss|time)"
 )
-"""Words of what is a part of a job, a phase, a level or a count: no run is told from another by them."""
+"""Words for a part of a job, a phase, a level or a count, which do not distinguish runs."""
 _TRIAL = regex(r"(?i:fn|func|function|trainable|trials?|seeds?|sweep|exp|experiment)")
-"""Words of what is a run whatever else is in its name, as `train_fn` is for Ray."""
+"""Words that denote a run whatever else is in the name, such as Ray's `train_fn`."""
 _VARIANT = regex(r"(?i:train|training|main|grpo|ppo)[_.-](?!\d+\Z).*|.*[a-z0-9][_.-](?i:train|training)")
-"""`train_a` or `lr3e-6_train`: what stands beside the phase tells runs apart, unless it is a number or a part."""
+"""`train_a` or `lr3e-6_train`: the rest of the name distinguishes runs, unless it is a number or a part of a job."""
 _WORDS = regex(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _RESULT = regex(r"loss|rew|return|score|acc|kl|entropy|grad|norm|success|win|ppl", re.IGNORECASE)
 _HEAD_BYTES = 256 * 1024
-"""A log that has no mark by then has none."""
+"""A log with no prefix in this range has none."""
 _OTHERS_BYTES = 16 * 1024 * 1024
-"""A log that has no second mark by then is of one run."""
+"""A log with only one prefix in this range has one run."""
 _BLOCK_BYTES = 1024 * 1024
 _MOST_MARKS = 256
 _ROWS = 64
-"""So many rows of each are compared."""
+"""Rows per prefix that are compared."""
 _ALIKE = 1e-3
 
 
 @dataclass(slots=True)
 class _Writer:
-    """One mark: what it says, where its first and its last line begin, and the first rows behind it."""
+    """One prefix: its text, where its first and last line begin, and its first rows."""
 
     text: str
     name: str
@@ -81,14 +81,14 @@ class _Writer:
 
     @property
     def is_own(self) -> bool:
-        """Has it rows, and, where it is not known to be a task, more than one step?"""
+        """Does it have rows and, unless it is known to be a task, more than one step?"""
         return bool(self.rows) and (self.is_task or len({row.step for row in self.rows}) > 1)
 
 
 def writers_in(file: BinaryIO) -> Sequence[str]:
-    """What marks the lines of each run, in the order of their beginnings; empty where there are not several.
+    """The prefixes of the runs, in order of their first line; empty unless there are several.
 
-    A name says which run it is, and the number of the process with it where several of one name wrote at one time.
+    A run is identified by its name, with the process id if several of the same name wrote concurrently.
     """
     writers: dict[bytes, _Writer | None] = {}
     start, rest = 0, file.read(_HEAD_BYTES)
@@ -112,7 +112,7 @@ def writers_in(file: BinaryIO) -> Sequence[str]:
 
 
 def _writer(mark: re.Match[bytes], at: int) -> _Writer | None:
-    """Who writes behind a mark; None where it names a part of a run."""
+    """The writer of a prefix; None if it names a part of a run."""
     text = (mark["task"] or mark["tag"] or mark["word"]).decode("utf-8", "replace")
     name = mark["name"].decode("utf-8", "replace") if mark["name"] else text
     is_task = mark["task"] is not None and text.startswith(f"{name},")
@@ -160,7 +160,7 @@ def _shares_keys(one: _Writer, other: _Writer) -> bool:
 def _is_same(one: _Writer, other: _Writer) -> bool:
     if one.rank != other.rank:
         return True
-    # Where two did not write at one time, one was started after the other, and goes on.
+    # If they did not write concurrently, one was started after the other, and continues it.
     if one.name == other.name and not (one.first < other.last and other.first < one.last):
         return True
     if one.is_task and other.is_task and one.name != other.name:
