@@ -152,7 +152,7 @@ def _text(row: Mapping[str, Any]) -> str:
 
 
 def _rows_that_differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    for part in ("rows", "status"):
+    for part in ("rows", "detail", "status"):
         before, after = old.get(part, []), new.get(part, [])
         for number in range(max(len(before), len(after))):
             was, is_now = before[number : number + 1], after[number : number + 1]

@@ -4,8 +4,12 @@
 
 Each file is read to its end and shown in the running application, without a terminal: every page at the newest step,
 and the pages that show a step at the first alarm, in the middle, before and after a restart, and where memory is
-downsampled. A line is one page: where, its rows with roles and targets, its status line and its footer. The documents
-of `check --json` and `--once --json` come first. A file of 2 MB is shown as a preview too.
+downsampled. A line is one page: where, its rows with roles and targets, what is selected and what of it stands beside,
+and its status line. The documents of `check --json` and `--once --json` come first. A file of 2 MB is shown as a
+preview too.
+
+No clock has a say, so that the same commit always shows the same: time is counted in the timers of the event loop
+(`Instant`), and what threads would read is read at once (`in_place`).
 
 It goes with the commit that it lies in: `kept.py` runs the one of each side.
 """
@@ -17,12 +21,13 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from textual.pilot import Pilot
+import textual._time
+from textual.screen import Screen
 
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
@@ -30,6 +35,7 @@ from rltop.app.page_screen import PageScreen
 from rltop.cli.open_session import direct, runs_of
 from rltop.clock import FakeClock
 from rltop.errors import RltopError
+from rltop.files import Worker
 from rltop.model import Level
 from rltop.report.document import check_document, dumps
 from rltop.report.overview_document import once_document
@@ -38,6 +44,7 @@ from rltop.run.options import IngestOptions
 from rltop.run.places import Found
 from rltop.run.session import PREVIEW_FROM_BYTES, Session
 from rltop.run.snapshot import Snapshot
+from rltop.screen.row_view import RowView
 
 SIZES = ((80, 24), (120, 40), (200, 60))
 PAGES = {
@@ -55,6 +62,44 @@ PAGES = {
 }
 """Every page by the keys that lead to it from the overview; keys are promised, names in the code are not."""
 STEP_PAGES = ("overview", "timing", "metric", "changed", "verdict")
+REST_S = 1.5
+"""Longer than anything in the application waits before it draws."""
+STAY = ("rollouts", "console log", "probe")
+"""Workers that go on for as long as the program runs: nobody waits for their end."""
+
+
+class Instant(asyncio.SelectorEventLoop):
+    """An event loop without a clock: when there is nothing to do, it is the time of the next timer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now_s = 0.0
+        self._wait, self._selector.select = self._selector.select, self._pass  # type: ignore[attr-defined]
+        textual._time.get_time = self.time
+
+    def time(self) -> float:
+        return self._now_s
+
+    def _pass(self, timeout_s: float | None) -> Any:
+        self._now_s += timeout_s or 0.0
+        return self._wait(None if timeout_s is None else 0.0)
+
+
+def in_place(worker: Worker, work: Callable[[], object]) -> None:
+    """Do the work of a worker before anything else is done."""
+    if worker._name not in STAY:
+        work()
+
+
+def unpainted(screen: Screen[Any]) -> None:
+    """Ask for all rows, and draw no cells of them: that is half of the work, and nothing of it is compared."""
+    for view in screen.query(RowView):
+        view.settle()
+    screen._dirty_widgets.clear()
+
+
+Worker.start = in_place  # type: ignore[method-assign]
+Screen._compositor_refresh = unpainted  # type: ignore[method-assign]
 
 
 def session_of(found: Found, clock: FakeClock, *, has_preview: bool = False) -> Session:
@@ -98,96 +143,78 @@ def _target(target: Target) -> list[Any]:
 
 
 @asynccontextmanager
-async def shown(session: Session, size: tuple[int, int]) -> AsyncIterator[Pilot[int]]:
+async def shown(session: Session, size: tuple[int, int]) -> AsyncIterator[RltopApp]:
     """The application over a session, at a size."""
     session.runs[0].rollouts = None
     app = RltopApp(session, UiOptions(themes_folder=Path("/nonexistent")), clock=FakeClock())
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        yield pilot
+    async with app.run_test(size=size):
+        await asyncio.sleep(REST_S)
+        yield app
+
+
+async def press(app: RltopApp, key: str) -> None:
+    """Press a key, and let the application do all that comes of it."""
+    app.simulate_key(key)
+    await asyncio.sleep(REST_S)
+    shelf = app.followed.rollouts
+    if key in ("R", "enter") and shelf is not None:
+        shelf.sum_up()
+        shelf.settle(app.cursor.at_step)
+        app.draw()
+        await asyncio.sleep(REST_S)
 
 
 async def pages(session: Session, size: tuple[int, int]) -> AsyncIterator[dict[str, Any]]:
-    """Every page at the newest step, then some at other steps."""
-    async with shown(session, size) as pilot:
+    """Every page at the newest step, then some at other steps; then those of other streams, and the ranks."""
+    async with shown(session, size) as app:
         for where in (None, *positions(session).items()):
             for name in PAGES if where is None else STEP_PAGES:
-                app = pilot.app
-                assert isinstance(app, RltopApp)
                 app.cursor.show(None if where is None else where[1])
-                await pilot.pause()
-                yield {
-                    "page": name,
-                    "size": f"{size[0]}x{size[1]}",
-                    "at": "newest" if where is None else where[0],
-                    **await one_page(pilot, PAGES[name]),
-                }
-        async for page in other_streams(pilot, session, size):
-            yield page
+                for key in PAGES[name]:
+                    await press(app, key)
+                await asyncio.sleep(REST_S)
+                yield {"page": name, "at": "newest" if where is None else where[0], **caught(app)}
+                await to_overview(app)
+        for name, target in other_streams(session):
+            app.cursor.show(None)
+            app.open(target)
+            await asyncio.sleep(REST_S)
+            yield {"page": name, "at": "newest", **caught(app)}
+            await to_overview(app)
 
 
-async def other_streams(pilot: Pilot[int], session: Session, size: tuple[int, int]) -> AsyncIterator[dict[str, Any]]:
+def other_streams(session: Session) -> Iterator[tuple[str, Target]]:
     """The first metric of every stream beside the main one, and the ranks."""
-    app = pilot.app
-    assert isinstance(app, RltopApp)
     run = session.runs[0]
-    targets = [
-        (f"stream {part.role}", Target(TargetKind.METRIC, part.stream.keys[0], None, part.role))
-        for part in run.beside[:4]
-        if part.stream.keys
-    ]
+    for part in run.beside[:4]:
+        if part.stream.keys:
+            yield f"stream {part.role}", Target(TargetKind.METRIC, part.stream.keys[0], None, part.role)
     if run.ranks is not None:
-        targets.append(("ranks", Target(TargetKind.RANKS)))
-    for name, target in targets:
-        app.cursor.show(None)
-        app.open(target)
-        await pilot.pause()
-        yield {"page": name, "size": f"{size[0]}x{size[1]}", "at": "newest", **caught(app)}
-        await to_overview(pilot)
-
-
-async def one_page(pilot: Pilot[int], keys: tuple[str, ...]) -> dict[str, Any]:
-    """What stands after some keys; then back to the overview."""
-    app = pilot.app
-    assert isinstance(app, RltopApp)
-    for key in keys:
-        await pilot.press(key)
-        await pilot.pause()
-        shelf = app.followed.rollouts
-        if key == "R" and shelf is not None:
-            for _ in range(100):
-                before = shelf.version
-                await asyncio.sleep(0.05)
-                if shelf.version == before and shelf.version:
-                    break
-            app.draw()
-            await pilot.pause()
-    found = caught(app)
-    await to_overview(pilot)
-    return found
+        yield "ranks", Target(TargetKind.RANKS)
 
 
 def caught(app: RltopApp) -> dict[str, Any]:
     """What the page on top shows."""
-    page = app.screen
+    page, size = app.screen, f"{app.size.width}x{app.size.height}"
     if not isinstance(page, PageScreen):
-        return {"rows": [], "status": type(page).__name__}
-    page.board.settle()
+        return {"size": size, "rows": [], "status": type(page).__name__}
+    views = {view.id: view for view in page.query(RowView)}
+    for view in views.values():
+        view.settle()
+    selected = page.board.selection.target
     return {
+        "size": size,
         "rows": told(page.board.rows),
-        "selected": _target(page.board.selection.target) if page.board.selection.target is not None else None,
+        "selected": _target(selected) if selected is not None else None,
+        "detail": told(views["detail"].rows) if "detail" in views else [],
         "status": told(page.status.rows),
     }
 
 
-async def to_overview(pilot: Pilot[int]) -> None:
+async def to_overview(app: RltopApp) -> None:
     """Leave every page."""
-    for _ in range(6):
-        app = pilot.app
-        if len(app.screen_stack) == 1 and app.current_mode == app.DEFAULT_MODE:
-            return
-        await pilot.press("escape")
-        await pilot.pause()
+    while len(app.screen_stack) > 1 or app.current_mode != app.DEFAULT_MODE:
+        await press(app, "escape")
 
 
 def documents(found: Found) -> Iterator[dict[str, Any]]:
@@ -229,10 +256,8 @@ async def show_run(found: Found, sizes: list[tuple[int, int]]) -> None:
         session = session_of(found, FakeClock(), has_preview=True)
         session.read_newest(60_000.0)
         session.step = lambda budget_ms: False  # type: ignore[method-assign]
-        async with shown(session, sizes[0]) as pilot:
-            app = pilot.app
-            assert isinstance(app, RltopApp)
-            put(found.path, {"page": "preview", "size": f"{sizes[0][0]}x{sizes[0][1]}", "at": "newest", **caught(app)})
+        async with shown(session, sizes[0]) as app:
+            put(found.path, {"page": "preview", "at": "newest", **caught(app)})
         session.close()
 
 
@@ -244,8 +269,9 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ.setdefault("TZ", "UTC")
     sizes = [(int(width), int(height)) for width, height in (one.split("x") for one in arguments.sizes.split(","))]
-    for path in arguments.paths:
-        asyncio.run(show(path, sizes))
+    with asyncio.Runner(loop_factory=Instant) as runner:
+        for path in arguments.paths:
+            runner.run(show(path, sizes))
     return 0
 
 
