@@ -6,8 +6,6 @@ import time
 
 
 class Clock:
-    """The system clocks."""
-
     def __init__(self) -> None:
         self._epoch_s = self.wall() - self.monotonic()
 

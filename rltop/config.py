@@ -40,7 +40,7 @@ class Config(NamedTuple):
         color: `auto`, `always` or `never`, for output other than the screen.
         has_no_color: NO_COLOR is set or the terminal has no escape codes; `auto` then uses no colour.
         origins: setting → where its value came from; settings at their default are absent.
-        read_again: loads the configuration anew with the same flags; None where it is not reloaded.
+        read_again: loads the configuration again with the same flags; None if it is never reloaded.
         live: sources from the config file, see `settings.LIVE_LISTS`.
         lost_rules: file → a line for each of its rule settings that no longer has an effect.
         waiting: settings that changed while the program runs and take effect at the next start.
@@ -60,7 +60,6 @@ class Config(NamedTuple):
     waiting: tuple[str, ...] = ()
 
     def use_color(self, is_terminal: bool) -> bool:
-        """Should output be coloured?"""
         if self.color == "auto":
             return is_terminal and not self.has_no_color
         return self.color == "always"

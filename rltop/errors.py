@@ -65,8 +65,6 @@ class SourceError(RltopError):
 
 
 class NoMetricsError(SourceError):
-    """A directory or a pattern without metric files."""
-
     exit_code = EXIT_NO_METRICS
 
 
@@ -117,7 +115,7 @@ class NoAnswerError(SourceError):
 
 
 class DecodeError(RltopError):
-    """A file whose content does not match its format."""
+    """A file with content that does not match its format."""
 
 
 @contextmanager

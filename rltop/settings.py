@@ -363,7 +363,6 @@ def _live(table: dict[str, Any], file: Path) -> Mapping[str, Any]:
 
 
 def toml_text(value: object) -> str:
-    """`value` as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -3,7 +3,7 @@
 Reads the database, its write-ahead log and its rollback journal. Even when it only reads, SQLite itself takes locks,
 which make a writer without a busy timeout fail; in WAL mode it also leaves a log and an index next to the file that
 the next writer may not have permission to touch. Here every file is opened read-only, with no locks and no new files;
-instead, each read is checked afterwards for pages that changed meanwhile. Rows are decoded lazily, and their overflow
+instead, each read is checked afterwards for pages that have changed. Rows are decoded lazily, and their overflow
 pages are read only for the columns asked for. Source: the SQLite file format (https://sqlite.org/fileformat2.html).
 """
 
@@ -249,7 +249,7 @@ class DatabaseFile:
         self._log = _WriteAheadLog(f"{path}-wal")
 
     def look(self, read: Callable[[Pages], Result]) -> Result:
-        """The result of `read`, which is repeated if pages change meanwhile; it must be short.
+        """The result of `read`, which is repeated if pages change during it; it must be short.
 
         Raises:
             DecodeError: the database is damaged, or changes too often.

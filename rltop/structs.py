@@ -35,8 +35,6 @@ _Namespace = dict[str, Any]
 
 
 class _Field:
-    """The options of a field."""
-
     __slots__ = ("compare", "default", "factory", "repr")
 
     def __init__(self, default: object, factory: Callable[[], object] | None, repr: bool, compare: bool) -> None:
@@ -198,8 +196,6 @@ else:
             return super().__new__(mcs, name, bases, namespace)
 
     class NamedTuple(tuple, metaclass=_NamedTupleType):
-        """A tuple with named fields."""
-
         _fields: ClassVar = ()
         _field_defaults: ClassVar = {}
 
@@ -255,7 +251,7 @@ _CONTAINERS = (list, deque, dict, set)
 
 
 def copied(value: object) -> object:
-    """A copy of a container (deep where its items can change) or of an object with `clone`; anything else as it is."""
+    """A copy of a container (deep where its items can change) or of an object with `clone`; anything else unchanged."""
     if not isinstance(value, _CONTAINERS):
         clone = getattr(value, "clone", None)
         if clone is not None:

@@ -2,7 +2,7 @@
 
 The first row is the header. A quoted cell may contain line feeds (printed arrays do), so a row ends at a line feed
 outside quotes. Some trainers rewrite the whole file with another header when a new key appears: repeated rows are not
-given out again.
+emitted again.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class CsvDecoder(Decoder):
         return [*records, *self.flush()] if is_full else records
 
     def flush(self) -> list[Record]:
-        """The rows of a long table so far, and those waiting for a step; other rows are given out at once."""
+        """The rows of a long table so far, and those waiting for a step; other rows are emitted at once."""
         return self._release(is_end=False)
 
     @property

@@ -110,7 +110,7 @@ class Decoder:
         return None
 
     def take_head(self, data: bytes) -> None:
-        """Read what later rows need from the beginning of the file; its own rows are not given out.
+        """Read what later rows need from the beginning of the file; its own rows are not emitted.
 
         Args:
             data: the beginning, cut anywhere, at most `Kind.head_bytes`.
@@ -240,7 +240,6 @@ class PendingBytes:
         self.start -= len(data)
 
     def jump(self, offset: int) -> None:
-        """Drop all bytes and continue at `offset`."""
         self.clear()
         self.start = self.end = offset
 

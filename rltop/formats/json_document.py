@@ -1,7 +1,7 @@
 """Whole JSON documents → records: `trainer_state.json`, and lists or tables of rows.
 
 Such a file is rewritten each time, not atomically, so half a document is not an error
-but "not yet". Rows of the previous version are not given out twice.
+but "not yet". Rows of the previous version are not emitted again.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class DocumentDecoder(Decoder):
     """Rows of a document that is readable only as a whole.
 
     The bytes of a generation are collected until they form a document; `reset` starts the next. If a document begins
-    with the rows of the previous one, only the new rows are given out, so a rewrite is not a restart. Large documents
+    with the rows of the previous one, only the new rows are emitted, so a rewrite is not a restart. Large documents
     are processed piece by piece: 70 MB take seconds to parse, and as long again to be turned into rows.
     """
 
@@ -655,7 +655,7 @@ def _curves(document: Row, below: int) -> Iterator[tuple[str, list[tuple[int, ob
 
 
 def _points(curve: object) -> list[tuple[int, object]]:
-    """(step, value) pairs of a curve; empty if it is none."""
+    """(step, value) pairs of a curve; empty if it is not one."""
     if isinstance(curve, dict):
         xs = next((curve[name] for name in _X if isinstance(curve.get(name), list)), None)
         ys = next((curve[name] for name in _Y if isinstance(curve.get(name), list)), None)

@@ -106,7 +106,7 @@ def why_no_row(value: object) -> str:
 
 
 def object_of(line: bytes) -> dict[str, object] | None:
-    """A line as an object, accepting NaN and Infinity; None if it is none."""
+    """A line as an object, accepting NaN and Infinity; None if it is not one."""
     try:
         row, _ = tolerant_loads(line)
     except ValueError:

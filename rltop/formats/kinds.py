@@ -349,7 +349,7 @@ def _is_json(line: bytes) -> bool:
 
 
 MOST_LAYERS = 4
-"""Most layers of compression; each needs a decoder, and nobody compresses a log more often."""
+"""Most layers of compression; each needs a decoder, and no log is compressed more often."""
 
 
 class AutoDecoder(OuterDecoder):
@@ -391,7 +391,6 @@ class AutoDecoder(OuterDecoder):
         return self._damage or self._refusal or super().stopped
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode new data, or hold it until its kind is known."""
         if self._inner is not None:
             return self._guarded(lambda inner: inner.feed(data, offset, generation))
         if self._refusal:

@@ -385,8 +385,6 @@ def _path(chunk: ThriftStruct) -> str:
 
 
 class _ChunkReader:
-    """The pages of one column in one row group."""
-
     def __init__(self, data: bytes, column: _FlatColumn, meta: ThriftStruct, rows: int, allowance: Allowance) -> None:
         self._data = data
         self._allowance = allowance

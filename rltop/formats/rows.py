@@ -48,7 +48,7 @@ def is_printed_dict(text: str) -> bool:
 
 @lru_cache(maxsize=64)
 def read_printed(text: str) -> Printed | None:
-    """Parse a printed dictionary; None if the text is none.
+    """Parse a printed dictionary; None if the text is not one.
 
     Args:
         text: a Python dictionary as printed, or JSON. Results are cached, because settings repeat in every row.
@@ -435,7 +435,7 @@ class RecordBuilder:
 
     Args:
         counts: where text, nested values, rows and rows without a step are counted.
-        step_key: the key that holds the step; empty for the documented list, of which the first key found is kept.
+        step_key: the key that holds the step; empty for the documented list, whose first key found is kept.
         settled_after: rows with the same step key after which no other is considered: the first lines of a log may be
             a header or a summary.
     """
@@ -467,7 +467,7 @@ class RecordBuilder:
         self._writer = writer
 
     def _other_run(self, step: int, row: Row) -> str:
-        """The text that shows that a row at an earlier step is of another run; empty if there is none.
+        """The text showing that a row at an earlier step belongs to another run; empty if there is none.
 
         The text must have been equal in the two rows before: `algo GRPO` after `algo PPO`.
         """
@@ -732,7 +732,7 @@ def total_of(row: Row) -> int | None:
 
 
 class RepeatedRows:
-    """Remembers 8 bytes per row given out and skips the same rows after `rewind`.
+    """Remembers 8 bytes per emitted row and skips the same rows after `rewind`.
 
     The first different row ends the repetition: all rows from there on are new,
     and the store decides whether it is a restart.
@@ -757,7 +757,7 @@ class RepeatedRows:
         return is_early
 
     def is_new(self, record: Record) -> bool:
-        """Does the next row of the file differ from the one given out at this place before?"""
+        """Does the next row of the file differ from the one emitted at this place before?"""
         mark = _mark_of(record)
         known, at = self._known, self._next
         self._next += 1
@@ -829,7 +829,7 @@ _Steps = dict[int, tuple[Step, Row, FilePosition]]
 
 
 class LongTable:
-    """Collects the rows of a long table until no more come for a while, then gives them out step by step.
+    """Collects the rows of a long table until no more come for a while, then emits them step by step.
 
     Rows of different runs are kept apart, in the order in which the runs appear.
     """
@@ -866,7 +866,7 @@ class LongTable:
         return True
 
     def release(self, *, is_end: bool) -> list[Record]:
-        """Give out the rows: all of them at the end, else the first ones, and the rest with `go_on`."""
+        """Emit the rows: all of them at the end, else the first ones, and the rest with `go_on`."""
         records: list[Record] = []
         if self._held:
             records += self._ready or ()

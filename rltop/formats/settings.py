@@ -230,7 +230,7 @@ _QUOTED = regex(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 
 def _of_console(data: bytes) -> object:
     """The settings that veRL prints at start: a dictionary over many lines, with lines of other workers in between."""
-    from rltop.formats.console.lines import strip_escapes  # noqa: PLC0415 - few settings stand in a log
+    from rltop.formats.console.lines import strip_escapes  # noqa: PLC0415 - few settings are in a log
 
     text = strip_escapes(data.decode("utf-8", "replace"))
     found = _PRINTED.search(text)

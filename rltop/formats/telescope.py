@@ -1,6 +1,6 @@
 """Telescope's archives → records: zip files of parquet tables, rewritten every few seconds.
 
-A step is given out once the trainer has begun a later one, since its timing is final then; until then, `flush` returns
+A step is emitted once the trainer has begun a later one, since its timing is final then; until then, `flush` returns
 what is known of it. The archives overlap, and none is written atomically: one that cannot be opened is retried when it
 is written again, and rows that were read are never taken back. Tables are decoded in Python, which takes seconds for a
 large archive and therefore runs in a thread.
@@ -245,7 +245,7 @@ AT_ONCE_ROWS = 5_000
 WAIT_S = 0.004
 """How long a call waits for the thread: one time slice of a session."""
 STEPS_AT_ONCE = 32
-"""Most steps given out per call."""
+"""Most steps emitted per call."""
 _END = b"PK\x05\x06"
 _END_BYTES = 22
 _NOT_WHOLE = (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, OSError)
@@ -311,7 +311,7 @@ class TelescopeDecoder(Decoder):
         return self._is_reading or self._giving is not None
 
     def go_on(self) -> list[Record]:
-        """Give out some more steps, or wait briefly for the tables."""
+        """Emit some more steps, or wait briefly for the tables."""
         if self._giving is not None:
             return self._give_on(self._giving)
         return self._give_on(self._whole_steps()) if self._wait(WAIT_S) else []
@@ -362,7 +362,7 @@ class TelescopeDecoder(Decoder):
         return self._next() is not None
 
     def finish(self) -> list[Record]:
-        """Nothing more will come: give out every step as far as it is known."""
+        """Nothing more will come: emit every step as far as it is known."""
         self._wait()
         self._giving = None
         known = sorted({*self._metrics, *self._samples.steps, *self._values})

@@ -156,8 +156,6 @@ class RecordReader(Protocol):
 
 
 class _Gathered:
-    """A reader that only collects the records."""
-
     def __init__(self) -> None:
         self.found: list[tuple[bytes, int]] = []
 
@@ -178,7 +176,7 @@ class TfRecordFramer:
 
     Attributes:
         stopped: why nothing more can be read; empty otherwise.
-        bad_bytes: bytes passed that belong to no record given out.
+        bad_bytes: bytes passed that belong to no emitted record.
     """
 
     def __init__(self, counts: Counts) -> None:
@@ -324,7 +322,7 @@ _KEPT = 2048
 _KEPT_BYTES = 8 * 1024 * 1024
 _UNUSED = 64
 _SELDOM = 32
-"""If that many templates in a row were never used, only one of so many sequences becomes a template."""
+"""After `_UNUSED` templates in a row without a match, only one sequence in `_SELDOM` becomes a template."""
 
 _FLOAT32 = 1
 
@@ -561,7 +559,7 @@ class TensorBoardDecoder(Decoder):
     """Scalars of an event file as rows, one per step.
 
     Simple values and tensors with one element are values; histograms, images, audio, text and larger tensors are only
-    counted. Tags are kept as written. A row is given out when the step changes, or by `flush`, which may be called
+    counted. Tags are kept as written. A row is emitted when the step changes, or by `flush`, which may be called
     whenever all bytes have been fed: later values of that step become another record.
     """
 
@@ -624,7 +622,7 @@ class TensorBoardDecoder(Decoder):
         return self.flush()
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """A new file starts: forget the partial event and the row that was not given out."""
+        """A new file starts: forget the partial event and the row that was not emitted."""
         self.framer.reset()
         self._templates.clear()
         self._cells, self._step, self._step_field = {}, None, b""

@@ -188,7 +188,7 @@ def worker_of(label: str) -> RoleAndRank:
 
 
 class ChromeTraceDecoder(Decoder):
-    """Reads a trace while it is written; a step is given out when it has ended.
+    """Reads a trace while it is written; a step is emitted when it has ended.
 
     Attributes:
         dropped: spans left out because a step had too many.
@@ -223,7 +223,7 @@ class ChromeTraceDecoder(Decoder):
         return self._reader.holds_back or bool(self._held and not self._has_steps)
 
     def finish(self) -> list[Record]:
-        """Nothing more will come: give out the ended spans of the last step."""
+        """Nothing more will come: emit the ended spans of the last step."""
         records = self._records(self._reader.finish())
         if self._held and not self._has_steps:
             records += self._end_step(self._step + 1, None, 0)

@@ -117,7 +117,7 @@ class BlockLogFramer:
 
     Attributes:
         stopped: why nothing can be read; empty otherwise.
-        bad_bytes: bytes passed that belong to no record given out.
+        bad_bytes: bytes passed that belong to no emitted record.
         frame_bytes: bytes of the format itself: magic, headers of valid chunks, empty ends of blocks.
             Frame bytes, payloads, bad bytes and held bytes add up to all bytes fed.
     """

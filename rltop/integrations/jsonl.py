@@ -354,7 +354,7 @@ def _ends_in_half_line(descriptor: int) -> bool:
 def _line_of(row: dict[str, Any]) -> bytes:
     try:
         text = json.dumps(row, default=_plain, separators=(",", ":"))
-    except Exception:  # tuple keys, an object that contains itself, one whose methods raise
+    except Exception:  # e.g. tuple keys, a recursive object, or one with methods that raise
         text = "{" + ",".join(f"{json.dumps(key)}:{_json_of(value)}" for key, value in row.items()) + "}"
     return text.encode() + b"\n"
 

@@ -25,7 +25,7 @@ class Chunk(NamedTuple):
 
     Attributes:
         data: at least one byte.
-        is_head: the beginning of a file of which only the end follows, after a gap; never split.
+        is_head: the beginning of a file whose end follows after a gap; never split.
     """
 
     data: bytes
@@ -149,7 +149,7 @@ ONE_SHOT = TailOptions(nul_polls=1, careful_nul_polls=1, confirm_s=0.0, shrink_s
 """For reading once what is there: waiting would gain nothing."""
 
 ONCE = ONE_SHOT._replace(is_once=True)
-"""The same, but a file that grows meanwhile is read only up to its size at the first poll."""
+"""The same, but a growing file is read only up to its size at the first poll."""
 
 
 class ReaderOptions(NamedTuple):
@@ -190,7 +190,7 @@ UNSIZED_BYTES = 64 * 1024 * 1024
 """Read limit for a file that reports size 0 but has content, like those in /proc: some never end."""
 
 MOST_LIVES = 4
-"""How many contents are read, in one-shot mode, of a file that keeps being rewritten."""
+"""Most versions that are read, in one-shot mode, of a file that keeps being rewritten."""
 
 BOM = b"\xef\xbb\xbf"
 _NULS = bytes(READ_BYTES)

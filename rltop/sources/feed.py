@@ -26,7 +26,6 @@ class Feed:
 
     @property
     def status(self) -> TailStatus:
-        """State of the source, with the figures for progress."""
         raise NotImplementedError
 
     @property

@@ -185,7 +185,7 @@ class MountThread:
         self._wake.set()
 
     def silent_s(self, now: float) -> float:
-        """How long the current file system call has taken; callable from any thread."""
+        """How long the current poll has taken; callable from any thread."""
         since = self._busy_since
         return now - since if since is not None else 0.0
 

@@ -32,7 +32,7 @@ MILLISECONDS_FROM = 1e11
 
 
 ROWS_PER_TIME = 8
-"""Times are used only if there are at most so many rows per time; rows without one come with the row before."""
+"""Most rows per logged time for which times are used; rows without a time come together with the row before."""
 
 FIXED_GAP_S = 1.0
 """Gap between two lines if the recording has no times."""

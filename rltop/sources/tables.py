@@ -33,7 +33,7 @@ from rltop.sqlite_file import DatabaseFile, DatabaseTable, Pages, TableRow, newe
 from rltop.structs import Struct, field
 
 PIECE_ROWS = 500
-"""Rows of each table per poll, which must be short because a writer may change the file meanwhile."""
+"""Rows of each table per poll, which must be short because a writer may be changing the file."""
 _TIME = "timestamp"
 _MAX_VALUE_BYTES = 16 * 1024 * 1024
 _MAX_NAME_BYTES = 64 * 1024

@@ -1,6 +1,6 @@
 """Follows one path: a file, from its beginning or from its last rows, or a folder of archives.
 
-A folder of archives is one stream, in which a rewritten file is given out again as a whole.
+A folder of archives is one stream, in which a rewritten file is emitted again as a whole.
 The archives of a run overlap and are one folder below; a `Reset` before each tells the decoder
 where it begins. Knows nothing of what is in a file.
 """
@@ -55,7 +55,7 @@ HOLE_BYTES = 4096
 """This many consecutive NUL bytes are a hole; a line is assumed to begin after it."""
 
 MAX_BYTES = 64 * 1024 * 1024
-"""How far back is searched; then fewer lines than requested have to do."""
+"""How far back is searched; beyond that, fewer lines than requested are accepted."""
 
 
 FEW_ROWS = 4
@@ -69,7 +69,7 @@ class LastRows(NamedTuple):
         rows: how many; only approximate if rows are not lines.
         row_starts: takes (a piece of the file cut anywhere, its offset) and returns the offsets at which rows begin,
             ascending. None: every line is a row.
-        head_bytes: size of the head that is given out first, with column names or the run's settings.
+        head_bytes: size of the head that is emitted first, with column names or the run's settings.
     """
 
     rows: int
@@ -205,7 +205,7 @@ class _Life(Struct, frozen=False):
 class Tail:
     """Follows the bytes of one path; every file that was seen there is read to its end, in order.
 
-    Guarantee: no byte that was visible at a poll is lost or given out twice within a generation. Must not be polled by
+    Guarantee: no byte that was visible at a poll is lost or emitted twice within a generation. Must not be polled by
     two threads; `status` may be read from any.
     """
 
@@ -678,7 +678,7 @@ def open_tail(
     found = split_member(path)
     if found is None:
         return Tail(path, fs, clock, options, start)
-    from rltop.sources.tables import DatabaseTail  # noqa: PLC0415 - few runs stand in a database
+    from rltop.sources.tables import DatabaseTail  # noqa: PLC0415 - few runs are in a database
 
     return DatabaseTail(*found, fs)
 

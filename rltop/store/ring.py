@@ -18,7 +18,7 @@ from rltop.structs import Struct
 
 _SCHEMAS_KEPT = 1024
 _REFUSED_KEPT = 20_000
-"""Refused keys that are told apart; beyond that, the count is a lower bound."""
+"""Most refused keys that are remembered; beyond that, their count is a lower bound."""
 
 NO_STEP = -(2**63)
 
@@ -238,11 +238,9 @@ class Block:
         return self.data[column :: self.width] if column < self.width else None
 
     def mark(self, step: int, column: int, kind: NonFinite) -> None:
-        """Record that a cell held a non-finite value."""
         self.marks.setdefault(step, array("i")).append(column << _KIND_BITS | kind)
 
     def unmark(self, step: int, column: int) -> None:
-        """Remove the mark of a cell that was overwritten."""
         packed = self.marks.get(step)
         if packed is not None:
             kept = array("i", (mark for mark in packed if mark >> _KIND_BITS != column))

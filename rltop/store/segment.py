@@ -111,7 +111,7 @@ class _Level:
         self.last_steps.extend(later.last_steps)
 
     def joined(self) -> _Level:
-        """The buckets merged in pairs; an odd last one is kept as it is."""
+        """The buckets merged in pairs; an odd last one stays unmerged."""
         found, pairs = _Level(), len(self) - len(self) % 2
         for i in range(len(self.columns)):
             column = self.column(i)
@@ -390,7 +390,6 @@ class Segment:
 
     @property
     def first_raw_step(self) -> int | None:
-        """The oldest step whose row is still raw."""
         return self.blocks[0].steps[0] if self.blocks else None
 
     @property
@@ -485,7 +484,6 @@ class Segment:
     def insert(
         self, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> Block:
-        """Insert a late row at its place among the raw rows."""
         block = self.blocks[self._block_at(step) or 0]
         if len(cells) > block.width:
             block.widen(len(cells))
@@ -495,7 +493,6 @@ class Segment:
         return block
 
     def downsample_oldest(self) -> None:
-        """Move the oldest raw block into the pyramid."""
         block = self.blocks.pop(0)
         self._settled_bytes -= self._settled.popleft() if self._settled else 0
         if self.pyramid is None:

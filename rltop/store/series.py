@@ -162,7 +162,6 @@ class MarkRegister:
             known.forget_from(step)
 
     def count(self, column: int) -> int:
-        """Number of non-finite values in a column."""
         known = self._by_column.get(column)
         return 0 if known is None else known.count
 

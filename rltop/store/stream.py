@@ -236,7 +236,7 @@ class Stream:
             self._is_open = False
 
     def twin(self, steps: Collection[int]) -> Stream:
-        """A copy that takes rows of these steps only, while this stream stays as it is.
+        """A copy that takes rows of these steps only, while this stream stays unchanged.
 
         It shares the parts that those rows cannot change, and has no memory limit.
         """
@@ -588,7 +588,6 @@ class Stream:
         return None if segment is None else segment.position(step)
 
     def mark_count(self, key: str) -> int:
-        """Number of non-finite values of a key."""
         column = self._columns.get(key)
         return 0 if column is None else self._marks.count(column)
 

@@ -77,8 +77,6 @@ ALL: tuple[Dialect, ...] = (
 
 
 class StreamKind(enum.StrEnum):
-    """Kinds of metric stream."""
-
     JSONL = "JSONL"
     TENSORBOARD = "TensorBoard events"
     WANDB = "W&B file"

@@ -79,7 +79,7 @@ RLLIB = Dialect(
         *("time_since_restore", "timesteps_since_restore", "iterations_since_restore", "warmup_time"),
     ),
     training_keys=(*_EPISODES, "info/*", "learners/*"),
-    # The TensorBoard logger of Ray Tune puts `ray/tune/` in front of the same keys.
+    # The TensorBoard logger of Ray Tune prefixes the same keys with `ray/tune/`.
     prefixes=(("ray/tune/", ""),),
     traits=(TraitEvidence("has_critic", _any("vf_explained_var")),),
     misleading=(("info/learner/*actor_loss", _ACTOR), ("info/learner/*critic_loss", _CRITIC)),

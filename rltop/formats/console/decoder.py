@@ -150,8 +150,6 @@ _NAMED = regex(r"(?P<validation>Validation )?(?P<name>[a-z_0-9]{1,60}(?:/[a-z_0-
 
 
 class RowReader:
-    """Builds a row from several lines."""
-
     def __init__(self) -> None:
         self._row: dict[str, object] = {}
 
@@ -621,7 +619,7 @@ class ConsoleDecoder(Decoder):
         self._head, self._goes_on_from = (found, hit.number) if hit.part <= 1 else (None, None)
 
     def _note_wrap(self, hit: Hit, text: str, all_found: Sequence[LineMetrics], *, is_read: bool) -> None:
-        """Count each row once of which a part is lost because a terminal wrapped its line."""
+        """Count a row once if part of it was lost because a terminal wrapped its line."""
         if not hit.part:
             return
         was_row = self._is_of_row and hit.part > 1
@@ -710,7 +708,7 @@ class ConsoleDecoder(Decoder):
             self._take_row(found, 0, records)
 
     def _release_validation(self, records: list[Record], row: LineMetrics | None = None) -> None:
-        """Give out the waiting validation, merged into the row of its step if that has only evaluations."""
+        """Emit the waiting validation, merged into the row of its step if that has only evaluations."""
         found, self._validation = self._validation, None
         if found is None:
             return

@@ -449,7 +449,7 @@ def _read_named(rest: str, step: int, *, is_cut: bool) -> list[LineMetrics]:
 
 
 def _seconds_in(text: str) -> float | None:
-    """A duration such as `1h 2m`, `3.21s` or `250ms`, in seconds; None if it is none."""
+    """A duration such as `1h 2m`, `3.21s` or `250ms`, in seconds; None if it is not one."""
     short = _MILLISECONDS.fullmatch(text)
     if short is not None:
         return float(short[1]) / 1000.0

@@ -110,7 +110,7 @@ _MOST_OF_TREE, _MOST_BETWEEN = 1024, 8
 MAX_METRIC_BYTES = 1024 * 1024
 """Longer lines are not metric lines."""
 _MORE_LINES, _FULL_LINES = 3, 8
-"""Lines after a metric line that may belong to it; before them, up to so many of the same length may come."""
+"""Lines after a metric line that may belong to it; up to `_FULL_LINES` of the same length may come before them."""
 _WRAPPED_LINES = 64
 _OPEN_BYTES = 64 * 1024
 _WRAPPED_BYTES = 16 * 1024
@@ -529,7 +529,7 @@ def _end_of_dictionary(body: bytes, begin: int) -> int:
 
 
 def _end_of_indented(body: bytes, begin: int) -> int:
-    """Where an object opened at the end of the line at `begin` is closed in the first column; otherwise as above."""
+    """Where an object opened at the end of the line is closed in column 0; otherwise like `_end_of_dictionary`."""
     end = body.find(b"\n", begin)
     if not body.endswith(b"{", begin, max(begin, end)):
         return 0

@@ -275,7 +275,7 @@ def _inflated(content: Value) -> str:
 PIECE_ROWS = 500
 """Rows indexed in one call of `refresh`."""
 PIECE_BLOBS = 64
-"""Experiences read at a time, because reads must be short in case a writer changes the file meanwhile."""
+"""Experiences read at a time, because reads must be short in case a writer is changing the file."""
 MAX_STRETCHES = 500_000
 """Most row ranges kept; beyond this, ranges of a step are merged, and rows of other steps in between are skipped."""
 MOST_TRIES = 16
