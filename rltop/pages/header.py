@@ -153,7 +153,8 @@ def _reached_by(snapshot: Snapshot, step_s: float | None, until_s: float | None)
     if not step_s or last is None or newest_s is None or until_s is None:
         return None
     late_s = max(0.0, (snapshot.part.age_s or 0.0) - step_s)
-    return last + max(0, int((until_s - newest_s - late_s) / step_s))
+    steps = (until_s - newest_s - late_s) / step_s
+    return last + int(steps) if 0.0 < steps < math.inf else last
 
 
 def clock_text(time_s: float, from_s: float) -> str:
@@ -192,6 +193,8 @@ def _algorithm(snapshot: Snapshot, identity: Identity | None) -> str:
 
 
 _FAST_S, _WRITTEN_OUT = 1.0, 0.1
+_NEVER_S = 1e9
+"""An end that is further away than some thirty years is none."""
 """Rows that come faster than one in so many seconds are held against what is logged of a step; below that part of it
 nobody has waited for them."""
 
@@ -246,7 +249,8 @@ def eta_of(snapshot: Snapshot, step_s: float | None) -> float | None:
     last, total = snapshot.stream.last_step, total_of(snapshot)
     if step_s is None or last is None or not total or last >= total or snapshot.source.state not in UNDER_WAY:
         return None
-    return step_s * (total - last)
+    eta_s = step_s * (total - last)
+    return eta_s if 0.0 <= eta_s < _NEVER_S else None
 
 
 _BURST, _PAUSES = 0.1, 0.05

@@ -66,6 +66,8 @@ COMMON = (
 )
 """Keys that work everywhere whose answer depends on the page; the others are pressed on the overview."""
 
+EXTREMES = ("0.0", "-1.0", "5e-324", "-5e-324", "1e150", "1e308", "-1e308", "1e-150", "NaN")
+
 CUT = re.compile(r"(?<![\w.,:=/\[(-])[+\u2212-]?\d[\d.,]*\u2026(?!\d)")
 """A number of which the end is missing; `0.2\u20260.8` is a range."""
 
@@ -334,3 +336,15 @@ async def test_keys_and_mouse_by_chance_end_nothing(
     except BaseException as error:
         error.add_note(f"seed {seed}, {count} actions, the last of them: {' '.join(done)}")
         raise
+
+
+@pytest.mark.parametrize("seed", range(20 if IS_WHOLE else 2))
+async def test_every_page_bears_numbers_at_the_ends_of_what_a_float_holds(seed: int, tmp_path: Path) -> None:
+    dice, path = random.Random(seed), tmp_path / "metrics.jsonl"
+    text = RUNS[seed % len(RUNS)].read_text()
+    path.write_text(re.sub(r"(?<=: )-?\d+\.\d[\d.e-]*", lambda one: dice.choice([one[0], *EXTREMES]), text))
+    app = app_over(path)
+    async with app.run_test(size=dice.choice(SIZES)) as pilot:
+        for keys in STARTS.values():
+            await press(pilot, *keys, "enter", *["escape"] * 4)
+            assert app.is_running

@@ -21,6 +21,7 @@ from rltop.pages.overview import build_overview, paint_overview
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
 from rltop.rows.rows import ROLES, Row, TargetKind
 from rltop.rules import registry
+from rltop.run.preferences import Goal
 from rltop.run.snapshot import Snapshot
 from rltop.store.series import StoreOptions
 
@@ -290,6 +291,15 @@ def test_unknown_keys_are_shown_as_they_are() -> None:
     assert "\\x1b[31mred\\u202e" in text
     assert "\x1b" not in text
     assert "\u202e" not in text
+
+
+@each_row("step_s", [5e-324, 1e12, 1e308])
+def test_an_end_that_no_clock_knows_is_none(step_s) -> None:
+    rows = [(step, {"timing_s/step": step_s}) for step in range(1, 30)]
+    run = run_of(verl_lines(rows), total_steps=2000, goal=Goal(until_s=2e9))
+    text = text_of(run, 160)
+    assert "step 29" in text
+    assert ("ETA" in text) is (step_s < 1e9)
 
 
 def test_a_finished_run_has_no_eta(healthy: FakeRun) -> None:
