@@ -29,7 +29,7 @@ from rltop.app.rule_keys import Reread, RuleKeys
 from rltop.app.takeaway import Takeaway
 from rltop.clock import Clock
 from rltop.errors import ConfigError, ThemeError
-from rltop.model import Label
+from rltop.model import Label, Level
 from rltop.pages.changes import ChangePage
 from rltop.pages.chart import ChartPage, axes_logged
 from rltop.pages.directory import FIRST, OPENED, STANDING, HelpPage
@@ -116,7 +116,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         marked: paths of the runs that are marked to be compared.
         has_details: what is selected is shown beside lists, where there is room.
         picked: path of the run that was picked from the list; None until one was.
-        told: what the line above the footer says until the next key; may be empty.
+        told: what the line above the footer says for now; may be empty.
 
     Raises:
         ThemeError: the theme of the options cannot be used.
@@ -168,7 +168,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.marked = self.options.marked
         self.has_details = self.options.has_details
         self.picked: str | None = None
-        self.told = ""
+        self.told, self._told_of = "", dict[str, Level]()
         pace = Pace(clock, self.options.refresh_hz, ping, is_multiplexed=is_behind)
         self.main_loop = MainLoop(self, clock, ping, pace, guard)
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
@@ -233,6 +233,10 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             return None
         return Target(TargetKind.METRIC, target.name, stream=target.stream)
 
+    @property
+    def _alerts(self) -> dict[str, Level]:
+        return {one.rule: one.level for one in self.moment.snapshot.firing}
+
     # -- running -------------------------------------------------------------------------------------------------
 
     async def on_mount(self) -> None:
@@ -269,6 +273,8 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
         After a picture that `is_paced`, the next one of new data keeps its distance.
         """
+        if self.told and self._told_of != self._alerts:
+            self.told = ""
         self._look_beside()
         self.main_loop.paint(is_paced=is_paced)
 
@@ -292,8 +298,8 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     # -- keys, and what is said of them --------------------------------------------------------------------------
 
     def tell(self, text: str) -> None:
-        """Say something in the line above the footer, until the next key."""
-        self.told = Label.of(text).display
+        """Say something in the line above the footer, until the next key, or until the alerts are others."""
+        self.told, self._told_of = Label.of(text).display, self._alerts
         if self.shown is not None:
             self.shown.draw_status()
 

@@ -89,6 +89,20 @@ async def test_a_threshold_is_set_from_the_alert_and_taken_back(run: Path) -> No
         assert rules_of_alerts(app) == ["O1"]
 
 
+async def test_what_was_said_of_an_alert_goes_when_it_gets_worse(run: Path) -> None:
+    def rows(norm: float, first: int, last: int) -> list[dict[str, float]]:
+        return [{"step": step, "reward": 0.5, "loss": 0.2, "grad_norm": norm} for step in range(first, last)]
+
+    write_rows(run, [*rows(1.0, 1, 35), *rows(7.0, 35, 41)])
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "a", "x")
+        assert "WARN" in page_text(app) and "acknowledged: quiet until it gets worse" in status_text(app)
+        write_rows(run, rows(300.0, 41, 50), mode="a")
+        await until(pilot, lambda: "CRIT" in page_text(app), "the alert")
+        assert "acknowledged" not in page_text(app) + status_text(app)
+
+
 async def test_a_mute_is_counted_kept_and_undone(run: Path) -> None:
     app = app_over(run)
     async with app.run_test(size=SIZE) as pilot:
