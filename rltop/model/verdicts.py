@@ -391,6 +391,12 @@ class Verdict(NamedTuple):
         return next((one for one in same if one.steps or one.name == "baseline"), None)
 
     @property
+    def compared(self) -> Evidence | None:
+        """The evidence for what it compares with: a baseline, a best, a start."""
+        # Its value, which may be the same, comes first.
+        return next((one for one in self.evidence[1:] if one.value == self.baseline), None)
+
+    @property
     def is_active(self) -> bool:
         return self.state in (VerdictState.FIRING, VerdictState.SETTLED)
 

@@ -18,14 +18,22 @@ from rltop.model import Label, Signal, Verdict
 from rltop.pages.alerts import moved_words, movers_of
 from rltop.pages.chart_axes import Marker, add_rail, paint_marker_legend, read_markers
 from rltop.pages.header import end_of
-from rltop.pages.signals import cadence_of, catalogue_title, generic_signal, rate_jumped, signal_of, whole_of
+from rltop.pages.signals import (
+    cadence_of,
+    catalogue_title,
+    generic_signal,
+    instance_title,
+    rate_jumped,
+    signal_of,
+    whole_of,
+)
 from rltop.rows.glyphs import UNICODE, Glyphs, cell_width
 from rltop.rows.rows import Line, Piece, Row, RowBuilder, Target, TargetKind, text_rows, wrap
 from rltop.rows.sparkline import SparkData, StepWindow, spark_data, sparkline
 from rltop.rows.table import Column, Fit, Table, TablePainter, lay_out
 from rltop.rules.diagnosis import Fact, Link, chain_of, links_of, symptom_of
 from rltop.run.snapshot import Snapshot
-from rltop.stats.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
+from rltop.stats.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement, shift_between
 from rltop.store.series import Stretch
 from rltop.structs import NamedTuple, late
 
@@ -255,8 +263,10 @@ def _subject(snapshot: Snapshot, verdict: Verdict, reader: _ValueReader, told: S
     found = reader.link_of(own, _title(own, len(signals)))
     if found.records is None or told is not None:
         return found
-    # What an alert speaks of left its range at its onset, however early it moved or late that is clear.
-    return replace(found, moved=structs.replace(found.moved, step=verdict.since_step), records=0)
+    # What an alert speaks of left its range at its onset, however early it moved or late that is clear; what it did
+    # before that is another move.
+    moved = reader.moved_at_onset(own) if found.records < -TOGETHER_RECORDS else found.moved
+    return replace(found, moved=structs.replace(moved or found.moved, step=verdict.since_step), records=0)
 
 
 class _ValueReader:
@@ -353,12 +363,15 @@ class _ValueReader:
         if has_moved and is_set and not rate_jumped(self.snapshot, self.onset):
             # A schedule that decays explains what learns no more, and nothing else.
             moved = Movement(None, moved.before)
-        return structs.replace(
-            moved,
-            before=signal.read(moved.before),
-            after=signal.read(moved.after),
-            score=math.copysign(moved.score, moved.score * signal.scale) if moved.score else 0.0,
-        )
+        return _read(moved, signal)
+
+    def moved_at_onset(self, signal: Signal) -> Movement | None:
+        """How far the values from the onset on are from those right before it; None where too few are held."""
+        column, split = self._columns.get(signal.key), self._around.split
+        cells = [_cell(row, column) for row in self._around.rows]
+        before, after = ([one for one in part if math.isfinite(one)] for part in (cells[:split], cells[split:]))
+        shift = shift_between(before[-LEAST_BEFORE:], after[:LEAST_BEFORE], whole_of(signal))
+        return None if shift is None else _read(Movement(None, shift.before, shift.after, shift.score), signal)
 
     def records_to(self, step: int) -> int:
         """Records from the onset to a step; steps apart where the rows are no longer held."""
@@ -367,14 +380,21 @@ class _ValueReader:
         return step - self.onset
 
 
+def _read(moved: Movement, signal: Signal) -> Movement:
+    return structs.replace(
+        moved,
+        before=signal.read(moved.before),
+        after=signal.read(moved.after),
+        score=math.copysign(moved.score, moved.score * signal.scale) if moved.score else 0.0,
+    )
+
+
 def _cell(row: Sequence[float], column: int | None) -> float:
     return row[column] if column is not None and column < len(row) else math.nan
 
 
 def _title(signal: Signal, count: int) -> str:
-    if count < 2 or not signal.instance:
-        return signal.metric.title
-    return Label.of(signal.instance).display
+    return signal.metric.title if count < 2 else instance_title(signal)
 
 
 def _is_clear(link: ChainLink) -> bool:

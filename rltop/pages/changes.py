@@ -16,7 +16,7 @@ from rltop.model import Label, Signal
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.chain import LEAST_CELLS, Frame, aligned_line, axis_line, frame_around, read_aligned, sigma_text
 from rltop.pages.page import Effect, Moment, Page, ShowStep
-from rltop.pages.signals import generic_signal, narrowest_signals, signals_of, whole_of
+from rltop.pages.signals import generic_signal, instance_title, narrowest_signals, signals_of, whole_of
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Line, Row, RowBuilder, Target, TargetKind, rule_row, text_row, text_rows
@@ -37,7 +37,7 @@ _SHOWN = 60
 _ALWAYS_SHOWN = 5
 _SIGN, _NUMBER = 3, 8
 _LEAST_LINE = LEAST_CELLS + 2
-_WITH_REMARKS, _WITH_KEYS = 96, 130
+_WITH_REMARKS, _WITH_KEYS = 96, 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +270,8 @@ def _summary(view: ChangeView) -> str:
 def _name(one: Changed, width: int) -> tuple[str, str]:
     if width >= _WITH_KEYS:
         return Label.of(one.signal.key).display, "key"
-    instance = one.signal.instance if one.is_one_of_several else ""
-    return Label.of(instance or one.signal.metric.title).display, "text"
+    name = instance_title(one.signal) if one.is_one_of_several else Label.of(one.signal.metric.title).display
+    return name, "text"
 
 
 def _sign(one: Changed, glyphs: Glyphs) -> tuple[str, str]:

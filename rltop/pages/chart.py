@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rltop import units
 from rltop.model import Level, Signal, Unit, VerdictState
 from rltop.pages.page import Effect, Moment, Page, Redraw, Say, ShowStep
-from rltop.pages.signals import Band, SignalReading, edge_points, history_of, primary, signal_of
+from rltop.pages.signals import Band, SignalReading, edge_points, evidence_parts, history_of, primary, signal_of
 from rltop.rows.glyphs import LEVEL_ROLES
 from rltop.rows.keys import KEYS
 from rltop.rows.rows import Row
@@ -262,9 +262,12 @@ def build_plot(
     shown = whole if zoom is None else zoom.within(whole)
     where, buckets = _reduced(snapshot, signal, shown, columns)
     raw = _extremes(buckets, signal, shown)
+    base, name = reading.baseline, "baseline"
+    if reading.compared is not None:
+        base, ((name, _),) = reading.compared.value, evidence_parts((reading.compared,))
     levels = [
-        PlotLevel(value, what, f"{what} {units.measure(value, reading.signal.metric.unit)}")
-        for what, value in (("threshold", reading.threshold), ("baseline", reading.baseline))
+        PlotLevel(value, role, f"{what} {units.measure(value, reading.signal.metric.unit)}")
+        for role, what, value in (("threshold", "threshold", reading.threshold), ("baseline", name, base))
         if value is not None
     ]
     can_log = any(value > 0 for value in raw.values)

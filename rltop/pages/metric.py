@@ -35,6 +35,7 @@ from rltop.pages.run_entry import REWARDS, VALIDATIONS
 from rltop.pages.signals import (
     SignalReading,
     band_around,
+    evidence_parts,
     extreme,
     formula,
     guess_of,
@@ -349,9 +350,9 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
         role = LEVEL_ROLES[reading.level] if reading.level >= Level.INFO else "value"
         table.append(StatisticRow("change", change_text(reading), "", "vs baseline", role))
     verdict = reading.verdict
-    base = None if verdict is None or verdict.key not in ("", signal.key) else verdict.baseline
-    if base not in (None, reading.baseline):
-        add("alert", base, "baseline")
+    if reading.compared is not None:
+        ((name, _),) = evidence_parts((reading.compared,))
+        add("alert", reading.compared.value, name)
     if reading.judged is not None:
         add("alert", reading.judged.value, f"value at {units.step(reading.judged.step)}")
     if reading.threshold is not None:

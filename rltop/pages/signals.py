@@ -83,6 +83,13 @@ class SignalReading(NamedTuple):
         return row_name(self.signal)
 
     @property
+    def compared(self) -> Evidence | None:
+        """What the alert on this key compares with, where that is not the baseline: a best, a start, ln 2."""
+        verdict = self.verdict
+        found = None if verdict is None or verdict.key not in ("", self.signal.key) else verdict.compared
+        return None if found is None or found.value == self.baseline else found
+
+    @property
     def is_nonfinite_now(self) -> bool:
         """The newest thing logged was not a finite number."""
         if self.mark is None:
@@ -121,6 +128,12 @@ def is_turned(signal: Signal) -> bool:
 def row_name(signal: Signal) -> str:
     name = key_label(signal.key).display
     return formula(signal, name) if is_turned(signal) else name
+
+
+def instance_title(signal: Signal) -> str:
+    """What one of several keys of a metric is called: a bare number says of what."""
+    is_bare = not signal.instance or signal.instance.isdigit()
+    return Label.of(f"{signal.metric.title} {signal.instance}".strip() if is_bare else signal.instance).display
 
 
 def cadence_of(snapshot: Snapshot) -> int:

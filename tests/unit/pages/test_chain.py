@@ -162,6 +162,17 @@ def test_a_symptom_does_not_move_after_its_own_onset() -> None:
     assert (view.subject.moved.step, view.subject.records) == (ONSET, 0)
 
 
+def test_a_symptom_has_its_numbers_of_its_own_onset_not_of_an_earlier_move() -> None:
+    rows = [
+        {"step": step, "reward": (10.0 if step < ONSET - 25 else 90.0 if step < ONSET else 20.0) + step % 3, "loss": 0.5}
+        for step in range(1, 241)
+    ]
+    view = chain(run_of("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    assert view.subject is not None
+    moved = view.subject.moved
+    assert (round(moved.before, -1), round(moved.after, -1), moved.step) == (90.0, 20.0, ONSET) and moved.score < 0.0
+
+
 def test_a_young_run_says_that_it_cannot_tell() -> None:
     run = trl_run(steps=12)
     view = build_chain(

@@ -495,6 +495,21 @@ def test_the_value_that_was_judged_stands_in_its_row() -> None:
     assert "clip fraction 31.0 %, as of step 100; clip fraction 0 % at 105" in text
 
 
+def test_what_an_alert_compares_with_is_drawn_and_called_as_in_its_sentence() -> None:
+    run = copy(_of_300_steps())
+    best = Evidence("best median of ten", 0.9, steps=(120, 129))
+    run.verdicts = (
+        a_verdict(
+            "R1", family="reward", metric="score_mean", key="critic/score/mean", since_step=200, threshold=0.7,
+            baseline=0.9, evidence=(Evidence("critic/score/mean", 0.1), best), headline="reward 0.9 → 0.1",
+        ),
+    )  # fmt: skip
+    view = build_metric(Snapshot(run), "critic/score/mean")
+    assert [level.label for level in view.plot.levels] == ["threshold 0.700", "best median of ten 0.900"]
+    rows = {one.name: (one.value, one.remark) for one in view.statistics}
+    assert rows["alert"] == ("0.900", "best median of ten") and rows["baseline"][1] == "steps 4–33"
+
+
 def test_the_row_of_a_rule_names_the_threshold_that_the_level_goes_by() -> None:
     snapshot = Snapshot(_of_300_steps())
     for rule, more, said in (
