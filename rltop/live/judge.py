@@ -303,11 +303,11 @@ def sentence(where: Where, now_s: float, rounded: Callable[[float], float] = flo
         # It was observed just now, and may have begun at any time since the step did.
         what, since_s, least = f"{where.phase}, no step", where.stepped_s, ""
         usually = "" if where.step_s is None else f" (usually {units.duration(where.step_s)})"
-    elapsed_s = max(0.0, now_s - since_s)
-    lasted = f"for {least}{units.duration(rounded(elapsed_s))}"
+    elapsed_s = rounded(max(0.0, now_s - since_s))
+    lasted = f"for {least}{units.duration(elapsed_s)}"
     cause = f"; {where.cause}" if where.cause else ""
     if where.state == "running" and not where.phase:
-        lasted = f"{least}{units.duration(rounded(elapsed_s))} ago" if elapsed_s >= 1.0 else "just now"
+        lasted = f"{least}{units.duration(elapsed_s)} ago" if elapsed_s >= 1.0 else "just now"
         what, usually = "last step", usually.replace("usually", "usually one every")
     return f"{where.state}: {what} {lasted}{usually}{left}{cause}"
 

@@ -182,7 +182,9 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
 
 
 def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
-    builder = RowBuilder(width, glyphs).add(" ").left("evidence" if verdict.evidence else "key", _LABEL, "dim")
+    # The numbers of what has stayed at another level are those that raised it.
+    label = "key" if not verdict.evidence else "raised by" if verdict.state is VerdictState.SETTLED else "evidence"
+    builder = RowBuilder(width, glyphs).add(" ").left(label, _LABEL, "dim")
     if verdict.key:
         target = Target(TargetKind.METRIC, verdict.key, stream=view.stream)
         builder.add(clip_middle(Label.of(verdict.key).display, max(width - 40, min(24, builder.room))), "key", target)

@@ -621,7 +621,7 @@ class Departure(Standing):
         level, far = (measure(self.judged.sign * one, settled.unit) for one in (self.level, self._far))
         was, way = before if self.when == "before" else f"{before} ({self.when})", abs(self._far - self.before.value)
         if way - abs(self.level - self.before.value) > _PART_BACK * way:
-            return f"{self.name} {was} → {far} {since}; back at {level}"
+            return f"{self.name} {was} → {far} {since}; lately {level}"
         if not self._has_stayed(self.judged.sign * settled.value):
             return f"{self.name} {was} → {level} {since}"
         return f"{self.name} has stayed at {measure(settled.value, settled.unit)} {since} ({self.when}: {before})"

@@ -300,6 +300,7 @@ def test_a_job_that_is_running_says_when_its_last_step_ended() -> None:
     ):
         found = where_of("", [steps], "", NOW_S + after_s, Asked(Facts([])))
         assert sentence(found, NOW_S + after_s) == f"running: last step {said}"
+    assert "last step just now" in sentence(found, NOW_S + 1.5, lambda seconds: seconds - seconds % 5.0)
     found = where_of("", [steps], "", NOW_S + 1_000.0, Asked(Facts([])))
     assert sentence(found, NOW_S + 1_000.0) == "stuck: no step for 16 m 40 s (usually 60.0 s)"
 

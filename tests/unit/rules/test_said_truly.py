@@ -556,8 +556,8 @@ def test_a_plateau_compares_its_best_with_a_level_of_the_same_kind() -> None:
         for one in series(400, reward_mean=[noisy(min(0.5, 0.1 + r / 200), 0.15, seed)(r) for r in range(1, 401)]):
             engine.observe(one)
             told += [each.headline for each in engine.verdicts if each.rule == "R3" and each.recovered_step is None]
-        found = [re.findall(r"best median of ten ([\d.]+),.* now ([\d.]+)", text)[0] for text in told]
-        assert found and all(float(now) <= float(best) for best, now in found), seed
+        found = [re.findall(r"median of ten ([\d.]+), best ([\d.]+),", text)[0] for text in told]
+        assert found and all(float(now) <= float(best) for now, best in found), seed
 
 
 def test_what_has_settled_and_is_elsewhere_by_now_says_where() -> None:
@@ -600,7 +600,7 @@ def test_a_reward_that_comes_back_in_part_and_stays_names_the_low_where_it_was()
     for one in series(330, reward_mean=lambda r: low(r) + noisy(0.01, 1.0)(r)):
         engine.observe(one)
     (shown,) = [one for one in engine.verdicts if one.rule == "R1"]
-    assert re.fullmatch(r"reward 0\.8\d* → 0\.(10|09)\d* since step 131; back at 0\.[12]\d*", shown.headline)
+    assert re.fullmatch(r"reward 0\.8\d* → 0\.(10|09)\d* since step 131; lately 0\.[12]\d*", shown.headline)
     assert [one.name for one in shown.evidence][:1] == ["reward when found, 3 records"], (
         "what it is by now is beside it"
     )
