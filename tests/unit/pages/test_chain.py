@@ -164,7 +164,7 @@ def test_a_symptom_does_not_move_after_its_own_onset() -> None:
 
 def test_a_symptom_has_its_numbers_of_its_own_onset_not_of_an_earlier_move() -> None:
     rows = [
-        {"step": step, "reward": (10.0 if step < ONSET - 25 else 90.0 if step < ONSET else 20.0) + step % 3, "loss": 0.5}
+        {"step": step, "reward": (10.0 if step < ONSET - 25 else 90.0 if step < ONSET else 20.0) + step % 3}
         for step in range(1, 241)
     ]
     view = chain(run_of("".join(json.dumps(row) + "\n" for row in rows).encode()))
