@@ -17,7 +17,7 @@ def main() -> int:
     """
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    from rltop.cli import main as run  # noqa: PLC0415 - an interrupt may come at any time
+    from rltop.cli import main as run  # noqa: PLC0415 - after the SIGINT behaviour is set
 
     return run()
 

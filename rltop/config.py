@@ -192,7 +192,7 @@ def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:
     if config_path is not None:
         return config_path
     if named := environ.get(CONFIG_VARIABLE):
-        return Path(os.path.expanduser(named))  # noqa: PTH111 - `Path.expanduser` raises for a user that is not there
+        return Path(os.path.expanduser(named))  # noqa: PTH111 - `Path.expanduser` raises for an unknown user
     usual = config_folder(environ) / FILE_NAME
     return usual if is_file(usual) else None
 
@@ -249,7 +249,7 @@ def _rules(
     """The settings still in effect; a line is added to `lost` for each of the others."""
     if not table:
         return {}
-    from rltop.rules.registry import without_effect  # noqa: PLC0415 - most people have set nothing
+    from rltop.rules.registry import without_effect  # noqa: PLC0415 - most users set no rules
 
     rules: dict[str, Mapping[str, float | bool]] = {}
     for rule, entries in table.items():

@@ -86,7 +86,7 @@ def keep(name: str, text: str, environment: Mapping[str, str] | None = None) -> 
 
 def is_file(path: Path) -> bool:
     """Is it a file? False if that cannot be found out: name too long, folder not searchable."""
-    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises there
+    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises in these cases
 
 
 def toml_files(place: Path) -> dict[str, Path]:
@@ -120,7 +120,7 @@ def read_toml(file: Path) -> dict[str, Any]:
         simple = simple_toml(text)
         if simple is not None:
             return simple
-        import tomllib  # noqa: PLC0415 - a theme can be read without
+        import tomllib  # noqa: PLC0415 - themes are read without it
 
         return tomllib.loads(text, parse_float=_float)
     except UnicodeDecodeError as error:

@@ -70,7 +70,7 @@ class CompressedDecoder(OuterDecoder):
         self._is_broken = False
 
     @property
-    def counts(self) -> Counts:  # type: ignore[override]  # the other decoder's
+    def counts(self) -> Counts:  # type: ignore[override]  # delegates to the inner decoder
         return self._inner.counts
 
     @property

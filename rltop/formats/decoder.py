@@ -423,7 +423,7 @@ def zstandard_package() -> ModuleType:
         SourceError: it cannot be imported, although it is a dependency.
     """
     try:
-        import zstandard  # noqa: PLC0415 - no other format pays for it
+        import zstandard  # noqa: PLC0415 - only for zstd files
     except ImportError:
         raise SourceError(
             "compressed with zstd, but the package zstandard cannot be imported",

@@ -377,7 +377,7 @@ class AutoDecoder(OuterDecoder):
         self._earlier = Counts()
 
     @property
-    def counts(self) -> Counts:  # type: ignore[override]  # the other decoder's
+    def counts(self) -> Counts:  # type: ignore[override]  # delegates to the inner decoder
         if self._inner is None or not self._earlier.lines:
             return self._earlier if self._inner is None else self._inner.counts
         total = Counts()

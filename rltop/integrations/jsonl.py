@@ -48,7 +48,7 @@ class JsonlWriter:
     def __init__(
         self,
         path: str | os.PathLike[str] = DEFAULT_PATH,
-        now: Callable[[], float] = time.time,  # noqa: TID251 - stands alone: there is no other clock
+        now: Callable[[], float] = time.time,  # noqa: TID251 - this file has no access to `rltop.clock`
     ) -> None:
         """Open `path` for appending; a missing folder is created.
 
@@ -63,7 +63,7 @@ class JsonlWriter:
         self.lost = 0
         self._now = now
         self._is_failing = False
-        self._place = Path(os.path.abspath(self.path))  # noqa: PTH100 - stays where it is when the process moves
+        self._place = Path(os.path.abspath(self.path))  # noqa: PTH100 - stays valid after a chdir
         self._is_torn = False
         self._newest: Any = None
         self._steps = 0
@@ -245,7 +245,7 @@ class LogRows:
     def __init__(
         self,
         path: str | os.PathLike[str] = DEFAULT_PATH,
-        now: Callable[[], float] = time.time,  # noqa: TID251 - stands alone: there is no other clock
+        now: Callable[[], float] = time.time,  # noqa: TID251 - this file has no access to `rltop.clock`
     ) -> None:
         """The file is opened with the first row.
 

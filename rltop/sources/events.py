@@ -452,7 +452,7 @@ def leading_nuls(data: bytes) -> int:
     return len(data) - len(data.lstrip(b"\0"))
 
 
-class Refused(Exception):  # noqa: N818 - not an error here: it ends one look
+class Refused(Exception):  # noqa: N818 - not an error here: it ends one poll
     """The path is not a regular file and can never be followed."""
 
     def __init__(self, path: str, seen: FileStat) -> None:

@@ -78,7 +78,7 @@ class FileSystem:
 
     def stat(self, target: str | int) -> FileStat:
         """Stat a path (following symlinks) or an open descriptor."""
-        seen = os.stat(target)  # noqa: PTH116 - a handle is as good as a path here
+        seen = os.stat(target)  # noqa: PTH116 - takes descriptors, too
         return FileStat(seen.st_size, seen.st_ino, seen.st_dev, seen.st_nlink, seen.st_mtime_ns, seen.st_mode)
 
     def open(self, path: str) -> int:
@@ -309,7 +309,7 @@ def need_files() -> None:
 
 def raise_limit() -> None:
     """Raise the soft limit to the hard one or to `MOST`; keep it if that is not allowed."""
-    import resource  # noqa: PLC0415 - nothing else wants it, and the first frame is not to wait for it
+    import resource  # noqa: PLC0415 - only needed here, and not before the first frame
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)

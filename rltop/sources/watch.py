@@ -93,7 +93,7 @@ class Watcher:
             stopper.join(STOP_WAIT_S)
 
     def _watch(self, directory: str) -> _Folder:
-        inode = os.stat(directory).st_ino  # noqa: PTH116 - a plain string is what watchdog takes
+        inode = os.stat(directory).st_ino  # noqa: PTH116 - watchdog takes plain strings
         known = self._folders.get(directory)
         if known is not None and known.inode == inode:
             return known

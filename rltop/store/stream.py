@@ -523,7 +523,7 @@ class Stream:
         """The first rows of a segment (64 by default), always kept for the newest segment, else while still raw.
 
         Args:
-            at_step: selects the newest segment that begins at or before it, and ends the rows; None: newest segment.
+            at_step: the newest segment that begins at or before it, without later rows; None for the newest segment.
         """
         column = self._columns.get(key)
         segment = None if not self.segments else self.segments[-1] if at_step is None else self._segment_of(at_step)

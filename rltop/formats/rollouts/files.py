@@ -315,7 +315,7 @@ class StepFiles(RolloutSource):
         return info.st_mtime_ns, info.st_size
 
     def _file(self, step: int) -> str:
-        return os.path.join(self.path, self._names.get(step, ""))  # noqa: PTH118 - a place is a path as text
+        return os.path.join(self.path, self._names.get(step, ""))  # noqa: PTH118 - a place has its path as text
 
     def read(self, step: int) -> list[Completion]:
         if step not in self._names:
