@@ -325,7 +325,7 @@ what was said of each: [bench/unseen_logs.csv](../bench/unseen_logs.csv) \
 def entry(spec: RuleSpec, found: dict[str, Rate], public: dict[str, str]) -> str:
     """One rule, and a table of its parts."""
     words = words_of(spec.id)
-    lines = [f"### {spec.id}: {spec.title}\n", *(f"- {one}" for one in words.condition), ""]
+    lines = [f"### {spec.id}: {spec.title}\n", *(f"* {one}" for one in words.condition), ""]
     facts = [f"- family: {spec.family}", *(f"- {name}: {text}" for name, text in _facts(spec).items())]
     facts.append(f"- why: {words.why}")
     facts.append(f"- likely causes: {'; '.join(words.causes)}")
