@@ -1,6 +1,6 @@
 """Locations of shipped files and of the user's own; reading of TOML files.
 
-In a checkout, themes and fixtures are at the top level; in the wheel, under `rltop/_data`. Nothing else needs to know.
+In a checkout, themes and fixtures are at the top level; in the wheel, under `rltop/_data`. Only this module knows.
 """
 
 from __future__ import annotations

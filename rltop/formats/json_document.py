@@ -81,13 +81,13 @@ Parsing = Generator[int, None, object]
 
 
 _GOES_ON = ("", ".", "e", "E")
-"""Characters after a number, at the end of a window, with which the number may be incomplete."""
+"""Characters that may continue a number which ends a window; "" is the end of the window."""
 
 
 class DocumentParser:
     """Parses a large document incrementally: a value that does not fit into a window is parsed member by member.
 
-    Both libraries parse in a single call that holds the GIL, so even in a thread it would block keys: for 0.5 s
+    Both libraries parse in a single call that holds the GIL, so even in a thread it would block input: for 0.5 s
     (orjson) or 1.3 s (json) at 68 MiB, and four times as long at the size limit. A slice here takes 8 ms. Entries are
     counted as they come, so that a small file cannot become many gigabytes of empty strings. NaN, Infinity and integers
     of any length are accepted.

@@ -251,7 +251,7 @@ class JsonlDecoder(Decoder):
             records.append(record)
 
     def _closed(self, line: bytes) -> bytes | None:
-        """The whole object, if this line closes an indented one with a bracket in the first column; else None.
+        """The whole object, if this line closes an indented one with `}` in the first column; else None.
 
         If the line begins another object, that line is returned, and the open one is counted as incomplete.
         """

@@ -653,7 +653,7 @@ class Gatherer:
         """Add a value; returns the previous row if this value starts a new one.
 
         Args:
-            step: step of the value; a new step starts a row, as does a key that the row already has.
+            step: step of the value; a different step starts a row, as does a key that the row already has.
         """
         begun, done = self._begun, None
         if begun is None or begun[0] != step or key in self._cells:

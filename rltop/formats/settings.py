@@ -224,7 +224,7 @@ def _of_wandb(data: bytes) -> dict[str, object]:
 
 _MOST_PRINTED = 256 * 1024
 _PRINTED = regex(r"^(?P<before>[^{}'\n]{0,120})\{'\w{1,60}': ?\{'", re.MULTILINE)
-"""A dictionary of dictionaries at the start of a line, after a prefix by Ray."""
+"""A dictionary of dictionaries at the start of a line, possibly after a prefix of Ray's."""
 _QUOTED = regex(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 
 

@@ -153,7 +153,7 @@ def waits_in_words(waits: dict[int, Collective]) -> str:
     """Describes which ranks wait elsewhere than the others; empty if fewer than two are known.
 
     The ranks in a collective wait in the same operation with the same number. The smallest group is named first,
-    because it took another path. If all wait in the same place, ranks between them that are not there are named.
+    because it took another path. If all wait in the same place, the missing lower ranks are named.
     """
     if len(waits) < 2:
         return ""
