@@ -52,7 +52,7 @@ def test_what_is_no_rule_has_no_words() -> None:
 def test_numbers_and_names_that_a_condition_repeats_are_those_of_the_code() -> None:
     assert f"last {RECENT_LINES} lines" in "".join(words_of("L7").condition)
     for profile in PROFILES.values():
-        assert f"{profile.name}: {profile.about}" in "".join(words_of("F5").condition)
+        assert f"{profile.name}: {profile.about}" in words_of("F5").condition
 
 
 def test_what_public_logs_have_shown_is_told_of_rules_that_there_are() -> None:
