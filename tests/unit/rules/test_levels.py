@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import csv
+import functools
 import inspect
 import math
 import re
+import sys
 
 from observations import alarms, identity, learning, noisy, observation, play, series, step_up
 
@@ -90,12 +93,17 @@ def can_say_crit(detector: Detector) -> bool:
         return any(map(can_say_crit, (detector.main, *detector.others.values())))
     if isinstance(detector, Line) and Level.CRIT in dict(detector.lines):
         return True
-    own = [
-        each
-        for each in type(detector).__mro__
-        if each.__module__ not in {Detector.__module__, Cloned.__module__, "builtins"}
-    ]
-    return any(re.search(r"(?<![<>=]= )\bCRIT\b", inspect.getsource(each)) for each in own)
+    shared = {Detector.__module__, Cloned.__module__, "builtins"}
+    own = [each for each in type(detector).__mro__ if each.__module__ not in shared]
+    return any(re.search(r"(?<![<>=]= )\bCRIT\b", classes_in(each.__module__)[each.__name__]) for each in own)
+
+
+@functools.cache
+def classes_in(module: str) -> dict[str, str]:
+    """The text of each class; `inspect.getsource` parses the whole module for each of them."""
+    text = inspect.getsource(sys.modules[module])
+    classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    return {each.name: "\n".join(text.splitlines()[each.lineno - 1 : each.end_lineno]) for each in classes}
 
 
 def test_crit_needs_a_public_run_or_a_definition() -> None:
