@@ -420,7 +420,7 @@ _WORDS = (
         "compressed stream is cut or still being written",
         "compressed streams are cut or still being written",
     ),
-    ("bad_lines", "bad line", "bad lines"),
+    ("bad_lines", "unreadable line", "unreadable lines"),
     ("cut_evaluations", "incomplete evaluation", "incomplete evaluations"),
     ("oversize_lines", "line too long", "lines too long"),
     ("no_step_lines", "line without a step", "lines without a step"),

@@ -538,12 +538,12 @@ def sentence(state: AlertState, context: RuleContext) -> str:
         return text
     if _NOW in text:
         return said(state, state.finding._replace(value=now))
-    worded = standing.worded(now, state.finding.value)
-    if any(f" {worded}{end}" in f"{text} " for end in " :,;"):
-        return text
+    nats = state.detector.nats if state.detector.nats in text else "nats"
+    worded = standing.worded(now, state.finding.value).replace("nats", nats)
+    is_said = any(f" {worded}{end}" in f"{text} " for end in " :,;")
     # Where the sentence has several metrics, the one that is meant is named.
     name = f"{standing.name} " if state.finding.extra or state.finding.words else ""
-    return f"{text}; {name}{_NOW}{worded}"
+    return text if is_said else f"{text}; {name}{_NOW}{worded}"
 
 
 def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -> Verdict:

@@ -244,7 +244,7 @@ def test_states_without_a_number() -> None:
     settings = run_of(b'{"seed": 4, "loss": [0.5, 0.25]}\n', state=RunState.WAITING)
     assert "no metrics yet: 1 line read; 1 row has no step (" in text_of(settings)
     assert "loss (2 values)" in text_of(settings)
-    assert "file: 1 bad line (first on line 3" in text_of(run_of(lines, state=RunState.WAITING))
+    assert "file: 1 unreadable line (first on line 3" in text_of(run_of(lines, state=RunState.WAITING))
     wide = b'{"loss": [1, 2, 3],\n "reward": [1]}\n'
     assert "no metrics yet: 2 lines read; " in text_of(run_of(wide, state=RunState.WAITING))
     lost = run_of(b"", state=RunState.LOST, state_note="Permission denied")
@@ -279,9 +279,9 @@ def test_counts_are_shown_only_when_something_was_not_understood(healthy: FakeRu
     assert "file:" not in text_of(healthy)
     run = run_of(b"nonsense\n" + verl_lines(verl_rows(30)))
     last = lines_of(rows_of(run, 120, 38))[-1]
-    assert last.startswith(" file: 1 bad line (first on line 1")
+    assert last.startswith(" file: 1 unreadable line (first on line 1")
     elsewhere = paint_overview(build_overview(Snapshot(run)), 120, 38, UNICODE, has_counts=False)
-    assert "bad line" not in "".join(lines_of(elsewhere))
+    assert "unreadable line" not in "".join(lines_of(elsewhere))
 
 
 def test_unknown_keys_are_shown_as_they_are() -> None:

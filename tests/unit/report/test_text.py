@@ -77,7 +77,7 @@ def test_the_check_of_a_calm_run_says_so() -> None:
 def test_the_check_of_nothing_says_so() -> None:
     text = check_text(Snapshot(run_of(b"not json\n")))
     assert "no metrics found" in text
-    assert "1 bad line" in text
+    assert "1 unreadable line" in text
 
 
 @each_row("width", [60, 80, 100])

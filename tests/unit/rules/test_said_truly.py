@@ -560,6 +560,12 @@ def test_a_plateau_compares_its_best_with_a_level_of_the_same_kind() -> None:
         assert found and all(float(now) <= float(best) for now, best in found), seed
 
 
+def test_the_value_now_has_the_unit_of_its_sentence() -> None:
+    engine = play(20, kl_ref=lambda r: 0.3 if r < 3 else 0.1)
+    (text,) = [one.headline for one in engine.verdicts if one.rule == "M9"]
+    assert text.startswith("0.300 nats/token from ") and text.endswith("; KL to reference now 0.100 nats/token")
+
+
 def test_what_has_settled_and_is_elsewhere_by_now_says_where() -> None:
     def reward(record: int) -> float:
         return noisy(0.9, 0.02)(record) if record < 100 else noisy(0.02, 0.5)(record) if record < 190 else 0.5
