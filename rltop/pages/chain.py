@@ -552,7 +552,7 @@ def _columns(
         Column("", lambda row: (row.number, "strong" if row.has_moved else "dim"), least=2),
         Column(
             "", lambda row: (Label.of(row.link.title).display, "text" if row.has_moved else "dim"), Fit.NAME,
-            least=title if is_estimate else min(12, title), most=24, is_steady=is_estimate, gap=1,
+            least=title if is_estimate else min(16, title), most=24, is_steady=is_estimate, gap=1,
         ),
         Column(
             "", lambda row: ("" if row.link.signal is None else Label.of(row.link.signal.key).display, "key"), Fit.NAME,
