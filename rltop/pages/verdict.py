@@ -319,7 +319,7 @@ def raised_when(snapshot: Snapshot, spec: RuleSpec, verdict: Verdict | None = No
     return (*texts, *(f"{one.name} {one.value:g} (yours, default {one.usual:g})" for one in own))
 
 
-_NAMED = regex(r"`(\w+)`(×?)(?= ?(\w*))")
+_NAMED = regex(r"`(\w+)`(×?)(?= ?(of (?:0|ln)\b|\w*))")
 """A threshold in a condition, and what its number means there."""
 
 

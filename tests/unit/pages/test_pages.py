@@ -519,6 +519,12 @@ def test_the_row_of_a_rule_names_the_threshold_that_the_level_goes_by() -> None:
         ("O6", {"level": Level.CRIT, "threshold": 0.4}, "CRIT: above 40 % (alone_crit), in 4 of 8 records"),
         ("T3", {"level": Level.CRIT, "threshold": 50.0, "baseline": 500.0}, "CRIT: below 10 % (crit) of its baseline"),
         ("P1", {}, "WARN: step time without checkpoint and validation above 1.3× (warn) the baseline"),
+        (
+            "RM2",
+            {},
+            "WARN: from 20 (wait) records after the learning rate's warm-up on, the margin of a reward model is "
+            "within 0.02 (warn) of 0",
+        ),
         ("X1", {}, "CRIT: verdicts of 3 (families) of these families began or escalated within 5 records: "),
     ):
         assert raised_when(snapshot, NAMED[rule], a_verdict(rule, **more))[0].startswith(said), rule
