@@ -541,7 +541,9 @@ def _columns(
         is_estimate: it is asked how many cells are left for the lines; titles then have what they usually need.
     """
     title, word = (14, 13) if width < 60 else (18, 15)
-    has_levels = is_estimate or any(_level(row.link.moved.before, row) for row in rows)
+    levels: Sequence[Column[_Link]] = (
+        Column("", _levels(rows, glyphs), least=2 * _LEVEL + 3, priority=4, gap=1),
+    )  # fmt: skip
     sought = LEAST_CELLS if width < 104 else min(_LINE_FROM_KEYS, max(_LINE_FROM_LEVELS, width - 70))
     line = sought if is_estimate else 0 if frame is None else frame.cells
 
@@ -558,7 +560,7 @@ def _columns(
             "", lambda row: ("" if row.link.signal is None else Label.of(row.link.signal.key).display, "key"), Fit.NAME,
             least=33 if width < 160 else 48, priority=5, gap=1, is_steady=True,
         ),
-        *((Column("", _levels(rows, glyphs), least=2 * _LEVEL + 3, priority=4, gap=1),) if has_levels else ()),
+        *(levels if is_estimate or any(_level(row.link.moved.before, row) for row in rows) else ()),
         Column("", lambda row: _distance(row, glyphs), least=6, priority=2, gap=1),
         Column(
             "", lambda row: (moved_text(row.link, is_subject=row.is_subject), "note" if row.has_moved else "dim"),
