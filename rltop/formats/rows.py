@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from rltop.model import GAP, CellMark, Counts, FilePosition, NonFinite, Record, Schema
-from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS, TRAINER_STEP_KEYS, is_training_row
+from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS, TRAINER_STEP_KEYS, is_evaluation_key, is_training_row
 from rltop.regex import regex
 
 # -- printed Python dictionaries → nested dictionaries of scalars --------------------------------------------------
@@ -276,6 +276,19 @@ def _read_cells(row: Mapping[str, object], counts: Counts) -> _Cells:
     if len(set(keys)) != len(keys):
         return _last_wins(keys, values, marks)
     return keys, values, tuple(marks)
+
+
+_PARTS = ("split", "phase")
+"""Columns that distinguish training from evaluation losses."""
+_KINDS_OF_ROW = (*_PARTS, "stage", "mode", "type", "log_type")
+_HELD_OUT = frozenset({"dev", "eval", "evaluation", "test", "val", "valid", "validate", "validation"})
+
+
+def _of_part(row: Row) -> Row:
+    """The row with its numbers under `eval/` if only a text says that they are not of training: `"split": "val"`."""
+    if not any(isinstance(text := row.get(key), str) and text.lower() in _HELD_OUT for key in _KINDS_OF_ROW):
+        return row
+    return {key if key == _EPOCH or is_evaluation_key(key) else f"eval/{key}": value for key, value in row.items()}
 
 
 def _last_wins(keys: list[str], values: array[float], marks: list[CellMark]) -> _Cells:
@@ -592,7 +605,7 @@ class RecordBuilder:
         if not is_finite:
             self._note_writer(row)
             other_run = self._other_run(step, row)
-            keys, values, marks = _read_cells(row, self._counts)
+            keys, values, marks = _read_cells(_of_part(row), self._counts)
         self._counts.rows += 1
         return Record(step, time_s, self.schemas.of(keys), values, marks, position, total, other_run, (), self._is_part)
 
@@ -778,11 +791,8 @@ def _mark_of(record: Record) -> int:
 
 
 VALUE = "value"
-"""The column of the values."""
 NAMES = ("metric", "name", "tag", "key", "variable", "metric_name")
 """Columns that hold the name of the metric; `variable` is the default of pandas."""
-_PARTS = ("split", "phase")
-"""Columns that distinguish training from evaluation losses."""
 _BESIDE = frozenset({*STEP_KEYS, *TIME_KEYS, "epoch"})
 """Numeric columns that say when a value was logged; with any other number, the table is not long."""
 _MOST_HELD = 500_000

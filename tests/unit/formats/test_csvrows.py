@@ -39,6 +39,11 @@ def test_an_empty_cell_is_no_key_of_the_row():
     assert [record.schema.keys for record in records] == [("epoch", "loss"), ("epoch", "val_loss")]
 
 
+def test_a_split_keeps_held_out_numbers_apart():
+    records, _ = decode("step,split,loss\n3,train,0.5\n3,validation,0.9\n")
+    assert [row(record) for record in records] == [{"loss": 0.5}, {"eval/loss": 0.9}]
+
+
 def test_a_quoted_cell_may_hold_line_feeds_and_commas():
     (record,), decoder = decode('step,hist,loss\n1,"[1.0, 2.0\n 3.0, ""x""]",0.5\n')
     assert row(record) == {"loss": 0.5}

@@ -133,6 +133,20 @@ def test_what_is_no_number_never_drops_the_row():
     assert (counts.text_values, counts.nested_values) == (1, 1)
 
 
+@each_row("key", ["split", "phase", "mode", "type", "log_type"])
+def test_numbers_that_a_text_calls_held_out_do_not_replace_those_of_training(key):
+    lines = [
+        {"step": 7, key: "train", "epoch": 1, "loss": 0.5},
+        {"step": 7, key: "Val", "epoch": 1, "loss": 0.9, "eval_acc": 0.4, "more": {"solved": 0.1}},
+    ]
+    records, counts = decode(*lines)
+    assert [row(record) for record in records] == [
+        {"epoch": 1.0, "loss": 0.5},
+        {"epoch": 1.0, "eval/loss": 0.9, "eval_acc": 0.4, "eval/more/solved": 0.1},
+    ]
+    assert counts.text_values == 2
+
+
 def test_broken_lines_are_counted_and_the_first_one_is_named():
     records, counts = decode({"step": 1, "a": 1}, b'{"step": 2, "a"', b"text", {"step": 3, "a": 3}, [1])
     assert [record.step for record in records] == [1, 3]
