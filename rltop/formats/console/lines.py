@@ -588,6 +588,8 @@ _WHOLE = regex(r"[:=]\s?[-+]?(?:nan|inf|infinity)\s*$", re.IGNORECASE)
 _PERCENT = 100.0
 _MAX_LOOP_CHARS = 2048
 _STEP_WORDS = ("step", "global_step", "train_step", "iteration", "iter", "update")
+_PRINTED = regex(r"(?:\.item)?\(\)(?==)|\[\d{1,3}\]\['\w{1,32}'\](?==)")
+"""What an f-string prints of a call or an index before `=`: `loss.item()=2.9, param_groups[0]['lr']=3e-06`."""
 _STEP_PAIR = regex(rf"(?<![\w/.@-])(?i:{'|'.join(_STEP_WORDS)})\s?[=:]\s{{0,16}}\d{{1,15}}(?=[\s|,;)]|$)")
 
 _RESULTS = r"(?i:loss|reward|return|score|kl|entropy|accuracy)"
@@ -644,7 +646,7 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
 def _read_pairs_with_step(text: str) -> list[LineMetrics]:
     if _STEP_PAIR.search(text) is None:
         return []
-    text = text.strip()
+    text = _PRINTED.sub("", text.strip())
     found = LineMetrics(None, is_of_loop=True)
     pairs = _Pairs(found.row)
     if pairs.read(text) != len(text) or not pairs.are_of_training:

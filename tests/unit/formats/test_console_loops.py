@@ -351,6 +351,12 @@ def test_a_counter_that_is_one_of_one_on_each_line_is_no_step():
             20, {"Train loss": 1.43, "Learning Rate": 1e-5, "It/sec": 0.5, "Trained Tokens": 4345.0, "Peak mem": 4.7},
             None,
         ),
+        (
+            "loss.item()=2.9, scheduler.get_last_lr()=[3e-06], optimizer.param_groups[0]['lr']=2e-06, update=209",
+            209, {"loss": 2.9, "optimizer.param_groups": 2e-6}, None,
+        ),
+        ("train_accuracy=0.5, scheduler.get_last_lr()=[3e-06], update=25", 25, {"train_accuracy": 0.5}, None),
+        ("[Update 25/100] PolicyLoss=0.5 KL=0.02", 25, {"PolicyLoss": 0.5, "KL": 0.02}, 100),
         ("Iter 20: Val loss 1.63, Val took 3.4s", 20, {"Val loss": 1.63, "Val took": 3.4}, None),
         (
             "Iter 21: Train loss 0.1, Total rewards mean 0.7, Total rewards std 0.2, KL 0.001, r1_count_xml mean 0.3, "

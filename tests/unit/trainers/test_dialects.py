@@ -292,6 +292,13 @@ def test_a_reward_that_a_loop_of_ones_own_calls_after_its_rollouts() -> None:
     assert [signals[name][0].key for name in ("val_score", "zero_std_frac")] == ["gold", "zero_gradient_group_fraction"]
 
 
+def test_the_loss_of_an_own_loop_that_is_read_as_transformers() -> None:
+    own = ["epoch", "train_loss", "eval_loss", "learning_rate", "grad_norm"]
+    for keys, key in ((own, "train_loss"), ([*own, "loss", "train_runtime"], "loss")):
+        primary = found(keys).primary("loss")
+        assert primary is not None and primary.key == key
+
+
 def test_scores_of_the_two_completions_of_a_pair_are_those_of_a_reward_model() -> None:
     for pair in (["Positive Score", "Negative Score"], ["chosen_score", "rejected_score"]):
         identity = found(["Loss", *pair])
