@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rltop import units
-from rltop.model import Event, EventState, Evidence, Label, Level, RunState, Verdict
+from rltop.model import Event, EventState, Evidence, Label, Level, RunState, Verdict, VerdictState
 from rltop.pages.alerts import alert_role, own_words, paint_events, worse_before, worst_words
 from rltop.pages.header import (
     BROKEN_OFF,
@@ -169,7 +169,7 @@ def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyph
         Column("", lambda one: (one.level.word.upper(), LEVEL_ROLES[one.level]), is_right=False),
         Column("", lambda one: (one.rule, "dim"), least=4, is_right=False, gap=1),
         Column("", lambda one: (Label.of(one.title).display, "strong"), Fit.NAME, least=24),
-        Column("", lambda one: (f"since {units.step(one.since_step)}", "dim"), is_right=False, priority=1),
+        Column("", lambda one: (_since(one), "dim"), is_right=False, priority=1),
         Column("", lambda one: (Label.of(one.key).display, "dim"), Fit.NAME, least=16, priority=2),
     )
     table = Table(columns, verdicts, sign=lambda one: (glyphs.levels[one.level], LEVEL_ROLES[one.level]))
@@ -179,6 +179,11 @@ def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyph
     for number, verdict in enumerate(verdicts):
         rows += [painter.row(number), *_below(snapshot, verdict, indent, width, glyphs)]
     return rows
+
+
+def _since(verdict: Verdict) -> str:
+    state = "new level " if verdict.state is VerdictState.SETTLED else ""
+    return f"{state}since {units.step(verdict.since_step)}"
 
 
 def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs: Glyphs) -> list[Row]:

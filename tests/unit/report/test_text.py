@@ -9,7 +9,7 @@ import pytest
 from fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
 from tables import each_row
 
-from rltop.model import Event, EventState, Evidence, Level
+from rltop.model import Event, EventState, Evidence, Level, VerdictState
 from rltop.report.text import check_text, evidence_words, once_text
 from rltop.rows.glyphs import cell_width
 from rltop.run.snapshot import Snapshot
@@ -66,6 +66,12 @@ def test_the_check_tells_what_fires_and_what_happened(run: FakeRun) -> None:
     assert "answers are 3.7× as long as at the start, 20 % of them cut off" in text
     assert "events: 6" in text
     assert not text.endswith("\n")
+
+
+def test_the_check_marks_what_stays_at_another_level_as_the_screen_does(run: FakeRun) -> None:
+    settled = run.verdicts[0]._replace(state=VerdictState.SETTLED)
+    text = check_text(Snapshot(replace(run, verdicts=(settled,))))
+    assert f"new level since {settled.since_step:,}" in text
 
 
 def test_the_check_of_a_calm_run_says_so() -> None:
