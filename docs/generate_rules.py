@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rltop.report.explain import lasting, levels
 from rltop.rules.alert_state import (
-    COOLDOWN_RECORDS,
     EASED_AFTER,
     MOST_ALARMS,
     REMEMBERED_RECORDS,
@@ -65,10 +64,11 @@ is a new alert |
 square root of the ratio; for numbers with a sign the middle, or {SPREADS:.0f} spreads). At least {MIN_CLEAR_AFTER} \
 good records in a \
 row (more for rules that wait longer); then shown for \
-{SHOWN_RECORDS} more records. The same rule is not raised again at the same level within \
-{COOLDOWN_RECORDS} records, unless the value is beyond its threshold by the square of the first ratio, and twice \
-as far as ever. What leaves the level of before again within {REMEMBERED_RECORDS} records, and is beyond the rule's \
-line for ten values in a row, is raised again by that alone: a rolling baseline may have learned from what was wrong |
+{SHOWN_RECORDS} more records. What comes back within {REMEMBERED_RECORDS} records is no new alert but the same, \
+resumed, and ends only after twice as many good records as there were before, {REMEMBERED_RECORDS} at most; a CRIT \
+that was eased and is resumed stays one for as long. What leaves the level of before again within \
+{REMEMBERED_RECORDS} records, and is beyond the rule's \
+line for ten values in a row, comes back by that alone: a rolling baseline may have learned from what was wrong |
 | the start | the first values of the segment, five to ten as the rule says; a restart begins a new segment |
 | the baseline | the median of records 4 to 33 of the segment that log the metric (provisional from the tenth of them \
 on), or of up to 50 records before; where an alert names it, the steps that it is of stand beside it. The overview \

@@ -350,5 +350,5 @@ class TimeCursor:
 
 
 def _is_notable(event: Event, run: Run) -> bool:
-    is_change = event.is_alarm or event.state is EventState.RECOVERED
+    is_change = event.is_alarm or event.state in (EventState.RECOVERED, EventState.RESUMED)
     return is_change and not event.stream and event.level >= Level.WARN and not event.is_of(run.main.judging.muted)

@@ -384,7 +384,7 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
     for number, event in enumerate(snapshot.source.events):
         if event.stream or event.level < Level.WARN or event.is_of(muted) or number in old:
             continue
-        if not event.is_alarm and event.state is not EventState.RECOVERED:
+        if not event.is_alarm and event.state not in (EventState.RECOVERED, EventState.RESUMED):
             continue
         kind = MarkerKind.RECOVERY if event.state is EventState.RECOVERED else MarkerKind.ONSET
         found.append(Marker(event.step, kind, event.level, event.rule, event.said_by in own))

@@ -19,6 +19,7 @@ from rltop.run.run import Run
 
 _Name = tuple[str, str]
 """(stream, rule)."""
+_BEGINS = frozenset({EventState.FIRING, EventState.ESCALATED, EventState.RESUMED})
 
 
 class NoticeKind(enum.StrEnum):
@@ -120,8 +121,7 @@ class Announcer:
         # Until the trainer is known, several rows may be provisional: announce each alert at its own row.
         for event in [] if is_past else run.events:
             begun = firing.get((event.stream, event.rule)) if event.is_provisional else None
-            is_alarm = event.state in (EventState.FIRING, EventState.ESCALATED)
-            if begun is not None and is_alarm and not event.is_of(run.main.judging.muted):
+            if begun is not None and event.state in _BEGINS and not event.is_of(run.main.judging.muted):
                 notices += self._of_event(event, begun)
         for verdict in firing.values():
             notices += self._begun(verdict, verdict.headline, is_past=is_past)
@@ -156,9 +156,9 @@ class Announcer:
             )  # fmt: skip
         elif event.state is EventState.RECOVERED:
             yield from self._over((event.stream, event.rule), event.step)
-        elif event.state in (EventState.FIRING, EventState.ESCALATED):
+        elif event.state in _BEGINS:
             yield from self._begun(verdict or _verdict_of(event), message, event=event)
-        elif event.state is not EventState.RESUMED:
+        else:
             yield from self._calmed(event, message)
 
     def _calmed(self, event: Event, message: str) -> Iterator[Notice]:

@@ -7,7 +7,6 @@ themselves, and what is told is the worst level at which any of them stands.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -23,19 +22,15 @@ from rltop.structs import Cloned, NamedTuple
 
 SHOWN_RECORDS = 20
 """For how many records a recovered verdict stays visible."""
-COOLDOWN_RECORDS = 20
-"""For how many records after recovery the same rule stays silent at the same level."""
 REMEMBERED_RECORDS = 100
-"""For how many records after a recovery the level of before is remembered."""
+"""What comes back so many records after its recovery is the same alert; and that ends after so many good ones at most.
+"""
 EASED_AFTER = 10
 """Records without its condition after which a CRIT is a WARN, where twice its persistence is not more."""
 TOGETHER_RECORDS = 5
 """Onsets this close belong together: of one alert, and in an incident or a collapse (X1)."""
 MOST_ALARMS = 3
 """Alarms of one rule in a run; what it raises after that is INFO: it flaps."""
-_CLEARLY = 2.0
-"""While a rule is silent after a recovery, a value so many times farther beyond its threshold than any before is told,
-if it is also beyond by the square of the ratio that raised the alert."""
 SETTLED_EVERY = 10
 """Records from one look at the level of a settled alert to the next."""
 _NOW = "now "
@@ -134,7 +129,8 @@ class AlertState(Cloned):
     Level L is established while at least n of the last m findings were L or worse. The first raises an alert, a worse
     one escalates it; a CRIT whose condition has not held for a while is eased to WARN. `clear_after` (at least m)
     better findings in a row end it. Where the rule compares with the run's own past, the metric must also be back
-    inside half of the way from the level before the onset; where it stays flat elsewhere, the alert settles.
+    inside half of the way from the level before the onset; where it stays flat elsewhere, the alert settles. What comes
+    back soon after its end is no new alert but the same, and ends (or eases) only after twice as many good records.
 
     Attributes:
         is_firing: the alert is active: it fires or has settled.
@@ -148,9 +144,9 @@ class AlertState(Cloned):
     """
 
     __slots__ = (
-        "_better", "_cool", "_first", "_lasting", "_loud", "_recovered", "_since_crit", "_unmoved", "behind", "detect",
-        "detector", "finding", "finding_record", "incident", "is_firing", "is_idle", "level", "recovered_record",
-        "recovered_step", "since_record", "since_step", "spec", "standing", "worst",
+        "_bad_at", "_better", "_first", "_lasting", "_patience", "_recovered", "_same_until", "_since_crit", "_unmoved",
+        "behind", "detect", "detector", "finding", "finding_record", "incident", "is_firing", "is_idle", "level",
+        "recovered_record", "recovered_step", "since_record", "since_step", "spec", "standing", "worst",
     )  # fmt: skip
 
     def __init__(self, spec: RuleSpec, thresholds: Mapping[str, float]) -> None:
@@ -165,18 +161,15 @@ class AlertState(Cloned):
         self.detector = spec.detector(thresholds)
         self.detect = self.detector.detect
         self._lasting = _Lasting(spec)
-        self._better = self._since_crit = 0
+        self._better = self._since_crit = self._bad_at = self._patience = 0
         self._unmoved: Level | None = None
         self.is_firing, self.is_idle = False, True
-        self._cool: dict[Level, int] = {}
         self._recovered: _Recovered | None = None
-        self._loud = 0.0
         self._first = QUIET
         self.level = self.worst = OK
-        self.incident = 0
         self.finding = QUIET
-        self.since_step = self.since_record = self.finding_record = 0
-        self.recovered_record = -1
+        self.incident = self.since_step = self.since_record = self.finding_record = 0
+        self.recovered_record = self._same_until = -1
         self.recovered_step: int | None = None
         self.standing = NOWHERE
         self.behind: tuple[float | None, float | None, tuple[int, int] | None] = (None, None, None)
@@ -197,6 +190,7 @@ class AlertState(Cloned):
         if finding is not None and finding.level is self._unmoved and not self.detector.is_excused:
             seen = context.observation
             self._lasting.places.append((seen.record, seen.step))
+            self._bad_at = seen.record
             self._note(seen.record, finding)
             return None
         if self.is_idle and finding is not None:
@@ -209,12 +203,9 @@ class AlertState(Cloned):
         return event if self._recovered is None else event or self._leave_again(context, self._recovered)
 
     def _note(self, record: int, finding: Finding) -> None:
-        far, standing = _CLEARLY * beyond(finding), self.standing
-        if far > self._loud:  # noqa: PLR1730 - twice as fast as max(), and this is asked of all that stands
-            self._loud = far
+        base, line, standing = finding.baseline, finding.threshold, self.standing
         if isinstance(standing, Departure):
             return  # the baseline of a later finding may have learned what it is compared with
-        base, line = finding.baseline, finding.threshold
         is_back = base is not None and line is not None and (finding.value - line) * (line - base) < 0.0
         if not (standing.is_within(finding, or_alike=True) if standing.side else is_back):
             self.finding, self.finding_record = finding, record
@@ -235,28 +226,41 @@ class AlertState(Cloned):
     def _begin(self, context: RuleContext, finding: Finding, earned: Level) -> Event | None:
         if OK in (finding.level, earned) or self.is_moot(context):
             return None
-        established = _held(self, context, earned)
+        established, worst, incident = _held(self, context, earned), self.worst, self.incident
         if self.spec.is_fact and established == INFO:
             return None
-        is_cooling = self._cool.get(established, 0) > context.observation.record
-        if is_cooling and not self._loud <= beyond(finding) < math.inf:
+        if earned >= WARN and not self.is_firing and comes_home(self.spec, self.detector, finding, context):
             return None
-        if earned >= WARN and self._comes_home(context, finding):
-            return None
-        self.since_record, self.since_step = self.detector.since or self._lasting.began(established)
-        self.recovered_step, self._better = None, 0
+        is_same, began = self._is_known(context, finding), self._lasting.began(established)
+        since = self.detector.since or began
+        if not is_same:
+            self._patience, worst, incident = 0, OK, 0
+        if since[0] < self.recovered_record:
+            since = (self.since_record, self.since_step) if is_same else began
+        self.since_record, self.since_step = since
+        established = max(established, min(earned, worst))
+        state = self._again(established, worst, began[0]) if is_same else EventState.FIRING
+        self.recovered_step, self._better, self._bad_at = None, 0, context.observation.record
         self.is_firing, self.is_idle = True, False
         self.standing, self.worst, self._first = NOWHERE, OK, finding._replace(level=min(finding.level, earned))
-        self._loud = beyond(finding) * beyond(finding)  # as a power, a huge number would raise
-        return self._raise(context, EventState.FIRING, finding, established)
+        event = self._raise(context, state, finding, established)
+        self.worst, self.incident = max(established, worst), incident
+        return event
+
+    def _is_known(self, context: RuleContext, finding: Finding) -> bool:
+        """What is found is the alert that has ended a little while ago."""
+        subject, is_soon = self.detector.subject, context.observation.record <= self._same_until
+        return is_soon and not self.is_firing and subject(finding) == subject(self.finding)
+
+    def _again(self, level: Level, worst: Level, record: int) -> EventState:
+        """It is back, from a record on: so many good records as there were before that are no end."""
+        least = max(self._patience, 2 * self._lasting.clear_after(level), 2 * (record - self._bad_at - 1))
+        self._patience = min(REMEMBERED_RECORDS, least)
+        return EventState.RESUMED if level <= worst else EventState.ESCALATED
 
     def is_moot(self, context: RuleContext) -> bool:
         graver = self.spec.silent_under
         return not (context.standing.isdisjoint(graver) and context.held.isdisjoint(graver))
-
-    def _comes_home(self, context: RuleContext, finding: Finding) -> bool:
-        """Its metric is on its way back to where another alert has seen it leave."""
-        return not self.is_firing and comes_home(self.spec, self.detector, finding, context)
 
     def _leave_again(self, context: RuleContext, recovered: _Recovered) -> Event | None:
         """Raise what has recovered, but has left the level of before again and stays away.
@@ -274,23 +278,20 @@ class AlertState(Cloned):
             return None
         if self.detector.is_known or self.is_moot(context) or excuse_of(self.spec, standing, context):
             return None
-        if not standing.is_gone:
-            level = _held(self, context, level)
-        if level < WARN or (not standing.is_gone and self._comes_home(context, finding)):
+        if not (standing.is_gone or self.is_firing) and comes_home(self.spec, self.detector, finding, context):
             return None
+        state, self._bad_at = self._again(level, self.worst, record), record
         if self.is_firing and self.level >= WARN:
             # By where the metric stands, whatever the rule finds by now.
             self._stand_at(level)
             self._recovered, self._better = None, 0
-            return self._event(context, EventState.ESCALATED, level, sentence(self, context))
-        state = EventState.ESCALATED if self.is_firing else EventState.FIRING
+            return self._event(context, state, level, sentence(self, context))
         onset = standing.onset(context.recent, record + 1, self.recovered_record)
         self.since_record, self.since_step = onset or context.place
         value = standing.settle_again(self.since_step)
         self.finding, self.finding_record = finding if finding.extra else finding._replace(value=value), record
-        self.is_firing, self.standing, self.worst = True, standing, OK
+        self.is_firing, self.standing, self._better = True, standing, 0
         self.recovered_step, self._recovered = None, None
-        self._better = self.incident = 0
         self._stand_at(level)
         return self._event(context, state, level, standing.settled_words)
 
@@ -317,36 +318,45 @@ class AlertState(Cloned):
         return self._event(context, state, level, said(self, finding))
 
     def _while_firing(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
-        standing, level, found = self.standing, self.level, finding.level
+        standing, level, found, record = self.standing, self.level, finding.level, context.observation.record
         if self.detector.is_excused:
             return self.recover(context)
         if found >= WARN or found >= level:
-            self._better = 0
-            self._note(context.observation.record, finding)
+            self._better, self._bad_at = 0, record
+            self._note(record, finding)
             if found is level is established and self._lasting.is_steady:
                 self._unmoved = level if self._recovered is None and not isinstance(standing, Departure) else None
         else:
             # INFO: the rule still sees it, and judges it harmless.
-            self._better = self._better + 1 if standing.is_back or found == INFO else 0
-        # It gets worse on a record that is as bad, also where a silence or the cap on alarms has ended meanwhile.
+            self._take_good(record, is_good=found == INFO or self._is_home)
+        # It gets worse on a record that is as bad, also where the cap on alarms has ended meanwhile.
         if established > level and found >= established:
             established = _held(self, context, established)
-            if established > level and self._cool.get(established, 0) <= context.observation.record:
+            if established > level:
                 return self._worsen(context, finding, established)
         if level == CRIT:
-            if found == CRIT:
-                self._since_crit = 0
-            elif self._has_eased():
+            self._since_crit = self._since_crit + 1 if found < CRIT and standing.is_back else 0
+            if self._since_crit >= max(EASED_AFTER, 2 * self._lasting.m(CRIT), self._patience):
                 self._stand_at(WARN)
                 return self._event(context, EventState.EASED, WARN, sentence(self, context))
-        if self._better and self._better >= self._lasting.clear_after(level) and standing.is_back:
+        is_over = 0 < self._better >= self._lasting.clear_after(level) and record - self._bad_at >= self._patience
+        if is_over and self._is_home:
             if found == OK or level == INFO:
                 return self.recover(context)
             self._stand_at(INFO)
             self._better = 0
-            self.finding, self.finding_record = finding, context.observation.record
+            self.finding, self.finding_record = finding, record
             return self._event(context, EventState.EASED, INFO, said(self, finding))
         return self._by_standing(context, finding, standing) if isinstance(standing, Departure) else None
+
+    @property
+    def _is_home(self) -> bool:
+        """Its metric is back; of what is known to come and go, mostly."""
+        one = self.standing
+        return one.is_back or (self._patience > 0 and isinstance(one, Departure) and one.is_mostly_back)
+
+    def _take_good(self, record: int, *, is_good: bool) -> None:
+        self._better, self._bad_at = (self._better + 1, self._bad_at) if is_good else (0, record)
 
     def _by_standing(self, context: RuleContext, finding: Finding, standing: Departure) -> Event | None:
         """The end of an alert, or that it has settled, by where its metric stands against the level before it.
@@ -354,7 +364,7 @@ class AlertState(Cloned):
         The level at which that stays is noted, so that leaving it again is told; the alert keeps its own.
         """
         found = finding.level
-        if found < WARN and standing.is_mostly_back:
+        if found < WARN and standing.is_mostly_back and context.observation.record - self._bad_at >= self._patience:
             return self.recover(context)
         # What is bad by definition is never at home where it stays; a note has told what its metric did.
         is_bad = found == CRIT and is_absolute(self.detector, finding)
@@ -369,6 +379,7 @@ class AlertState(Cloned):
     def _worsen(self, context: RuleContext, finding: Finding, established: Level) -> Event:
         if established <= self.worst:
             self._stand_at(established)
+            self._patience = REMEMBERED_RECORDS
             return self._event(context, EventState.RESUMED, established, said(self, finding))
         if self.level == INFO:
             since = self.detector.since or self._lasting.began(established)
@@ -380,20 +391,17 @@ class AlertState(Cloned):
                 self.since_record, self.since_step = since
         return self._raise(context, EventState.ESCALATED, _beside(self, finding), established)
 
-    def _has_eased(self) -> bool:
-        self._since_crit = self._since_crit + 1 if self.standing.is_back else 0
-        return self._since_crit >= max(EASED_AFTER, 2 * self._lasting.m(CRIT))
-
     def _while_settled(
         self, context: RuleContext, finding: Finding, established: Level, standing: Departure
     ) -> Event | None:
-        is_good = finding.level < WARN
-        self._better = self._better + 1 if is_good and standing.is_back else 0
-        if self._better >= self._lasting.clear_after(WARN) or (is_good and standing.is_mostly_back):
+        is_good, record = finding.level < WARN, context.observation.record
+        self._take_good(record, is_good=is_good and self._is_home)
+        is_back = self._better >= self._lasting.clear_after(WARN) or (is_good and standing.is_mostly_back)
+        if is_back and record - self._bad_at >= self._patience:
             return self.recover(context)
         if standing.leaves() and established >= WARN:
             return self._leave(context, finding, established)
-        if (context.observation.record - self.since_record) % SETTLED_EVERY:
+        if (record - self.since_record) % SETTLED_EVERY:
             return None
         standing.follow()
         excuse = excuse_of(self.spec, standing, context) if self.level > INFO else ""
@@ -416,16 +424,14 @@ class AlertState(Cloned):
 
     def recover(self, context: RuleContext, how: str = "") -> Event:
         self.detector.hold(OK)
-        self._unmoved = None
+        self._unmoved, standing = None, self.standing
         self.is_firing = self.is_idle = False
-        standing = self.standing
         if self.worst >= WARN and isinstance(standing, Departure) and not self.detector.is_excused:
             standing.come_back()
             self._recovered = _Recovered(self.worst, self.finding, standing)
         self.standing = NOWHERE
         self.recovered_record, self.recovered_step = context.place
-        levels = [level for level in _LEVELS if level <= self.worst]
-        self._cool |= dict.fromkeys(levels, self.recovered_record + COOLDOWN_RECORDS)
+        self._same_until = -1 if how or self.detector.is_excused else self.recovered_record + REMEMBERED_RECORDS
         self.level = self.worst
         message = f"{self.spec.title}, since step {self.since_step:,}{how}"
         return self._event(context, EventState.RECOVERED, self.level, message)
@@ -442,7 +448,7 @@ class AlertState(Cloned):
         self.detect = self.detector.detect
         self.detector.hold(holds)
         if not keeps_level:
-            self.standing, self._recovered = NOWHERE, None
+            self.standing, self._recovered, self._same_until = NOWHERE, None, -1
         elif isinstance(self.standing, Departure):
             self.standing.edge = self.standing.nearer  # no detector remembers any more what was crossed
         self._lasting.clear()
@@ -491,14 +497,6 @@ def _held(state: AlertState, context: RuleContext, established: Level) -> Level:
     if established == CRIT and critical < MOST_ALARMS:
         return CRIT
     return WARN if critical + context.raised.get((state.spec.rule, WARN), 0) < MOST_ALARMS else INFO
-
-
-def beyond(finding: Finding) -> float:
-    """The factor by which a finding exceeds its threshold, 1 or more; infinite where there is no such factor."""
-    value, line = finding.value, finding.threshold
-    if line is None or not value * line > 0.0:
-        return math.inf
-    return value / line if abs(value) > abs(line) else line / value
 
 
 def _beside(state: AlertState, worse: Finding) -> Finding:
@@ -587,7 +585,8 @@ class Told(State):
         """Take in what is to be told: whether only a level has moved, and not the one that is shown."""
         if event.state is EventState.FACT:
             return False
-        before, self._shown[event.rule] = self._shown.get(event.rule), event.level
+        before = self._shown.get(event.rule)
+        self._shown[event.rule] = OK if event.state is EventState.RECOVERED else event.level
         return event.state in _MOVED and before is event.level
 
     def tell(

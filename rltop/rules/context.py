@@ -544,6 +544,7 @@ class RuleContext(Cloned):
         """
         if event.state is EventState.FACT:
             return
+        is_back = event.state is EventState.RESUMED and event.said_by not in self.standing
         if event.state is EventState.RECOVERED or event.level < Level.WARN:
             # Also one that has settled at a harmless level: it no longer counts as a symptom.
             self.forget(event)
@@ -553,14 +554,14 @@ class RuleContext(Cloned):
                 self.raised[event.rule, Level.WARN] = max(0, self.raised.get((event.rule, Level.WARN), 0) - is_told)
             self.standing.add(event.said_by)
             self.held.discard(event.said_by)
-        if not event.is_alarm:
+        if not (event.is_alarm or (is_back and event.level >= Level.WARN)):
             return
         baseline = self.baselines.get(event.metric)
         if baseline is not None and baseline.value is not None:
             # What was quoted once does not move any more.
             self._unlearnt = tuple([name for name in self._unlearnt if name != event.metric])
         whose = (event.rule, event.level)
-        self.raised[whose] = self.raised.get(whose, 0) + is_told
+        self.raised[whose] = self.raised.get(whose, 0) + (is_told and not is_back)
         self.alarms[event.family] = self.record
         # Records are counted in the segment here, in the run there.
         began = self.record - (event.record - since_record)

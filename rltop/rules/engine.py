@@ -244,7 +244,7 @@ class Engine(Cloned):
                 told = told[0]._replace(message=sentence(state, self._context), since_step=state.since_step), state
         event = event._replace(metric=_subject(state, self.rules.identity)[0])
         self._context.note(event, state.since_record, state.since_step, is_told=told is not None)
-        if state.is_held_back and event.state is EventState.FIRING:
+        if state.is_held_back and event.state in (EventState.FIRING, EventState.RESUMED):
             self._context.held.add(event.said_by)
         return [] if told is None else [self._log(*told)]
 
@@ -252,7 +252,7 @@ class Engine(Cloned):
         """Add to the events what is told of an alert: with its subject, its incident and the baseline it quotes."""
         metric, key = _subject(state, self.rules.identity)
         base = verdict_of(state, metric, key, self._context).quoted_baseline if state.is_firing else None
-        incident = state.incident if event.is_alarm else 0
+        incident = state.incident if event.is_alarm or event.state is EventState.RESUMED else 0
         event = event._replace(metric=metric, key=key, incident=incident, baseline=base)
         self.events.append(event)
         return event

@@ -204,13 +204,15 @@ class Plateau(Detector):
                 self.first = context.place
         if reward.count % _STRIDE or reward.value is None or reward.count < _MIN_RECORDS:
             return None
+        self.is_excused = False
         if self._has_never_moved(context):
             self.since = self.first
             return Finding(WARN, reward.usual, None, None, (float(reward.count), self.rise[0]))
         if reward.usual > self.best:
             if reward.usual > self.best + _NEW_BEST * (reward.top - reward.bottom):
                 self.best_at, self.at_best, self.best, self.is_told = reward.count, context.place, reward.usual, False
-            return QUIET
+                self.is_excused = True
+            return None if self.is_told else QUIET  # hardly better: neither a new best nor an end
         waited = reward.count - self.best_at
         if waited < max(self.thresholds["records"], self.thresholds["share"] * reward.count):
             return QUIET

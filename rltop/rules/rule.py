@@ -201,9 +201,9 @@ class Detector(State):
             {was} is " (baseline 0.5)", {best} " (best 0.5)" and {usual} "baseline 0.5, ", nothing where there is none.
         texts: headlines of findings that have one of their own: by their first word, by their level, for those with
             `extra` numbers (`more`), and for those without a baseline (`alone`).
-        holds: the level at which the rule is raised now, from WARN on, else OK; a detector may hold on to
+        holds: the level at which the rule is raised now, else OK; a detector may hold on to
             a lower threshold of what it has said (`held_part`), so that a value at the threshold does not flicker.
-        is_firing: it holds a level; `hysteresis`: the part of a threshold that then counts.
+        is_firing: it holds WARN or CRIT; `hysteresis`: the part of a threshold that then counts.
         nats: the unit of an entropy or a KL in this run, see `applicability.nats_of`; set before anything is worded.
         is_about_word: the first word of a finding, if it has any, is the metric that it is about.
         names_onset: its sentence names the step of the onset, that of the incident that it belongs to.
@@ -224,9 +224,7 @@ class Detector(State):
         self.hold(OK)
 
     def hold(self, level: Level) -> None:
-        """Fire at a level from WARN on; below that not at all."""
-        self.is_firing = level >= WARN
-        self.holds = level if self.is_firing else OK
+        self.is_firing, self.holds = level >= WARN, level
         self.hysteresis = RELEASE if self.is_firing else 1.0
 
     def held_part(self, level: Level) -> float:

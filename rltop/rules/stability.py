@@ -45,6 +45,7 @@ class GradientSpike(Detector):
     flat: deque[bool] = deque(maxlen=MIN_SAMPLES)
     largest, awake = 0.0, 0
     raised, spiking, huge = NOfMCounter(3, 10), NOfMCounter(3, 10), NOfMCounter(2, 10)
+    recurring = NOfMCounter(3, 60)
     lone, lone_at, spiked = QUIET, 0, (0, 0)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
@@ -67,8 +68,8 @@ class GradientSpike(Detector):
             return Finding(INFO, value, base, warn * base, (value / base, 1.0))
         if is_raised and self._is_beyond_noise(value, value / base):
             return self._spike(value, base, context)
-        if is_raised or self.raised.bits:
-            for one in (self.raised, self.spiking, self.huge):
+        if is_raised or self.raised.bits or self.recurring.bits:
+            for one in (self.raised, self.spiking, self.huge, self.recurring):
                 one.push(False)
         return self._harm(context) if self.lone is not QUIET else QUIET
 
@@ -98,7 +99,7 @@ class GradientSpike(Detector):
         is_often_raised = self.raised.push(True)
         is_often_spiking = self.spiking.push(ratio > info)
         is_huge = ratio > crit and value > thresholds["crit_floor"]
-        is_again = self.huge.push(is_huge)
+        is_again, is_recurring = self.huge.push(is_huge), self.recurring.push(is_huge)
         level, threshold = INFO, info
         if (is_huge and is_again) or (is_often_spiking and ratio > info and value > thresholds["crit_floor"]):
             level, threshold = CRIT, crit if ratio > crit else info
@@ -106,7 +107,7 @@ class GradientSpike(Detector):
             level, threshold = WARN, thresholds["warn"]
         elif ratio <= info:
             return QUIET
-        elif self._is_loss_outlier(context):
+        elif is_recurring or self._is_loss_outlier(context):
             level = WARN
         if context.is_lr_rising:
             level = INFO

@@ -282,9 +282,9 @@ class NegativeKl(Detector):
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         self.window.push(value)
-        if value >= 0.0 or self.window.count < _MEDIAN_OF:
+        if (value >= 0.0 and not self.is_firing) or self.window.count < _MEDIAN_OF:
             return QUIET
-        line = self.thresholds["sum_warn" if context.traits.kl_is_sequence_sum else "warn"]
+        line = self.thresholds["sum_warn" if context.traits.kl_is_sequence_sum else "warn"] * self.hysteresis
         median = self.window.last(_MEDIAN_OF)
         # An estimate with a sign is noise around 0: beyond its own spread it is not. The way down widens that spread.
         noise = 0.0 if self.is_firing else self.thresholds["sigmas"] * MAD_TO_SIGMA * self.window.mad

@@ -1,4 +1,4 @@
-"""The life of a verdict: pending, firing, escalated, recovered, silent for a while."""
+"""The life of a verdict: pending, firing, escalated, recovered, back again."""
 
 from __future__ import annotations
 
@@ -95,20 +95,28 @@ def test_a_value_at_the_line_does_not_flicker() -> None:
     assert states(events) == []
 
 
-def test_after_recovery_it_is_silent_for_twenty_records() -> None:
-    values = [1.5, 1.5, 1.5, *[0.1] * 5, *[1.5] * 30]
-    found = states(live(state_of(spec()), values))
+@pytest.mark.parametrize(("good", "state"), [(5, "resumed"), (90, "resumed"), (110, "firing")])
+def test_what_comes_back_soon_is_the_same_alert(good: int, state: str) -> None:
+    found = states(live(state_of(spec()), [1.5, 1.5, 1.5, *[0.1] * good, *[1.5] * 30]))
     assert found == [
         (3, EventState.FIRING, Level.WARN),
         (8, EventState.RECOVERED, Level.WARN),
-        (28, EventState.FIRING, Level.WARN),
+        (6 + good, EventState(state), Level.WARN),
     ]
 
 
-def test_a_worse_level_is_not_held_back_by_the_silence_of_a_lesser_one() -> None:
+@pytest.mark.parametrize(("good", "lasts"), [(5, 10), (20, 40), (90, 100)])
+def test_what_has_come_back_ends_after_twice_as_many_good_records(good: int, lasts: int) -> None:
+    values = [1.5, 1.5, 1.5, *[0.1] * good, *[1.5] * 3, *[0.1] * 120]
+    *_, resumed, ended = states(live(state_of(spec()), values))
+    assert resumed[1:] == (EventState.RESUMED, Level.WARN)
+    assert ended == (resumed[0] + lasts, EventState.RECOVERED, Level.WARN)
+
+
+def test_what_comes_back_worse_is_an_alarm() -> None:
     values = [1.5, 1.5, 1.5, *[0.1] * 5, 3.0, 3.0]
     found = states(live(state_of(spec()), values))
-    assert found[-1] == (10, EventState.FIRING, Level.CRIT)
+    assert found[-1] == (10, EventState.ESCALATED, Level.CRIT)
 
 
 def test_a_recovered_verdict_stays_in_view_for_twenty_records() -> None:
@@ -160,21 +168,15 @@ def test_a_clone_leaves_the_original_alone_and_goes_on_alike(values: list[float]
     assert states(list(found)) == straight
 
 
-@given(st.lists(st.sampled_from([0.1, 1.5, 3.0]), min_size=1, max_size=150))
-def test_events_alternate_and_never_come_twice_within_the_silence(values: list[float]) -> None:
-    last_recovery: dict[Level, int] = {}
-    is_open = False
-    for record, state, level in states(live(state_of(spec()), list(values))):
-        if state is EventState.FIRING:
-            assert not is_open
-            assert record - last_recovery.get(level, -100) >= 20
-            is_open = True
-        elif state is EventState.RECOVERED:
-            assert is_open
-            is_open = False
-            last_recovery[level] = record
-        else:
-            assert is_open
+@given(st.lists(st.sampled_from([0.1, 0.1, 0.1, 0.1, 1.5, 3.0]), min_size=1, max_size=250))
+def test_events_alternate_and_nothing_is_raised_soon_after_it_ended(values: list[float]) -> None:
+    ended, is_open = -200, False
+    for record, state, _ in states(live(state_of(spec()), list(values))):
+        is_back = not is_open and record - ended <= 100 and state in {EventState.RESUMED, EventState.ESCALATED}
+        assert is_open is (state is not EventState.FIRING and not is_back)
+        assert state is not EventState.FIRING or record - ended > 100
+        is_open = state is not EventState.RECOVERED
+        ended = ended if is_open else record
 
 
 @given(st.lists(st.sampled_from([0.5, 1.5, 2.5]), min_size=40, max_size=120), st.booleans())

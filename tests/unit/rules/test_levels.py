@@ -142,19 +142,24 @@ def test_a_capped_alert_that_ends_with_a_restart_is_told_at_the_level_shown() ->
     assert {one.level for one in engine.events if one.rule == "T4"} == {Level.WARN}
 
 
-def flapping(before: float, after: float):
-    """Every seventy records thirty at another level."""
-    return lambda record: noisy(after if record % 70 < 30 <= record else before, 0.02)(record)
+def flapping(before: float, after: float, every: int = 170):
+    """Thirty records at another level, again and again."""
+    return lambda record: noisy(after if record % every < 30 <= record else before, 0.02)(record)
 
 
 def test_a_rule_that_flaps_stays_a_note_until_it_has_lasted_thirty_records() -> None:
-    engine = play(700, time_step=flapping(100.0, 1200.0))
+    engine = play(1100, time_step=flapping(100.0, 1200.0))
     assert len(alarms(engine)) == len(alarms(engine, "P1")) == MOST_ALARMS
-    lasts = play(700, time_step=lambda record: flapping(100.0, 1200.0)(record if record < 640 else 639))
-    assert [one.record for one in alarms(lasts, "P1")][MOST_ALARMS:] == [660]
+    lasts = play(1100, time_step=lambda record: flapping(100.0, 1200.0)(record if record < 1040 else 1030))
+    assert [one.record for one in alarms(lasts, "P1")][MOST_ALARMS:] == [1050]
+
+
+def test_what_comes_back_before_long_is_raised_once() -> None:
+    told = [one for one in play(700, time_step=flapping(100.0, 1200.0, 70)).events if one.rule == "P1"]
+    assert [one.state.value for one in told] == ["firing", "settled", "recovered", "resumed", "settled"]
 
 
 def test_what_the_cap_on_alarms_holds_back_is_not_raised_by_a_relative() -> None:
-    engine = play(700, off_policy_kl=flapping(0.001, 0.4), reward_mean=noisy(0.5, 0.1, 3))
+    engine = play(1100, off_policy_kl=flapping(0.001, 0.4), reward_mean=noisy(0.5, 0.1, 3))
     assert len(alarms(engine, "M1")) >= MOST_ALARMS
     assert not alarms(engine, "M2")

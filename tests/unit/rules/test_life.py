@@ -124,9 +124,9 @@ def test_the_sentence_has_the_present_value() -> None:
 
 
 def test_a_rule_that_flaps_is_held_at_info() -> None:
-    engine = play(600, kl_old=lambda record: 0.05 if record % 60 < 8 and record > 50 else 0.001, **LEARNING)
+    engine = play(1200, kl_old=lambda record: 0.05 if record % 150 < 8 and record > 50 else 0.001, **LEARNING)
     assert len(alarms(engine, "O9")) == 3
-    later = [level for record, state, level in said(engine, "O9") if state == "firing" and record > 250]
+    later = [level for record, state, level in said(engine, "O9") if state == "firing" and record > 550]
     assert later
     assert set(later) == {"info"}
 
@@ -286,11 +286,11 @@ def test_an_alert_does_not_begin_at_a_lone_outlier() -> None:
     assert the(engine, "P1").since_record == 54
 
 
-@each_row(("again", "is_told"), [(0.03, False), (0.3, True)])
-def test_far_worse_soon_after_a_recovery_is_a_new_alarm(again: float, is_told: bool) -> None:
+@each_row(("again", "how"), [(0.03, "resumed"), (0.3, "escalated")])
+def test_only_what_is_worse_soon_after_a_recovery_is_a_new_alarm(again: float, how: str) -> None:
     step_kl = lambda r: 0.024 if 40 <= r < 46 else again if 56 <= r < 62 else 0.004  # noqa: E731
-    raised = alarms(play(62, kl_old=step_kl, rules={"O9": {"crit": 9.0}}, **LEARNING), "O9")
-    assert [one.record for one in raised] == ([41, 57] if is_told else [41])
+    told = said(play(62, kl_old=step_kl, **LEARNING), "O9")
+    assert [(record, state) for record, state, _ in told if record >= 56] == [(57, how)]
 
 
 def test_a_sentence_that_has_the_present_value_has_it_once() -> None:
@@ -549,18 +549,19 @@ def test_what_leaves_again_soon_after_a_recovery_and_stays_away_is_told(back: in
     engine = play(250, entropy=fallen(back), **LEARNING)
     verdict = the(engine, "E1")
     assert (verdict.level, verdict.recovered_step, verdict.since_step) == (Level.CRIT, None, 107 + back)
-    (again,) = [record for record, state, _ in said(engine, "E1") if state == "firing" and record > 107]
+    (again,) = [record for record, state, _ in said(engine, "E1") if state in {"firing", "resumed"} and record > 107]
     assert again <= 107 + back + 10
     assert "has stayed at 0.0" in verdict.headline or back > 15
     shown = next(one.value for one in verdict.evidence if one.name == "entropy")
     assert shown == pytest.approx(0.05, rel=0.2)
 
 
-def test_what_flickers_after_a_recovery_stays_silent() -> None:
+def test_what_flickers_after_a_recovery_is_no_new_alarm() -> None:
     def entropy(record: int) -> float:
         return noisy(0.05 if 101 <= record < 107 or 114 <= record < 118 else 0.6)(record)
 
-    assert [state for _, state, _ in said(play(250, entropy=entropy, **LEARNING), "E1")] == ["firing", "recovered"]
+    told = [state for _, state, _ in said(play(250, entropy=entropy, **LEARNING), "E1")]
+    assert told == ["firing", "recovered", "resumed", "eased", "recovered"]
 
 
 EPISODES = {
@@ -573,7 +574,7 @@ EPISODES = {
     "response_len_mean": (300.0, 1500.0, 0.05),
 }
 """Canonical name: level of a healthy run, of an ill one, relative noise."""
-_AT_LEAST = 60
+_AT_LEAST = 120
 
 
 @examples(15)
@@ -636,15 +637,15 @@ def test_a_rule_that_flapped_tells_what_lasts_at_last(name: str) -> None:
 
     engine = play(400, **{"reward_mean": noisy(0.5, 0.05, 7), name: course})
     stands = [one for one in engine.verdicts if one.recovered_step is None and one.metric in {name, "score_mean"}]
-    assert any(one.level >= Level.WARN and one.since_step == 280 for one in stands)
+    assert any(one.level >= Level.WARN and one.since_step in {160, 280} for one in stands)
 
 
 def test_an_alert_that_gets_worse_counts_once_towards_flapping() -> None:
     def cut(record: int) -> float:
-        since = record % 80
-        return 0.03 if since < 50 else 0.3 if since < 60 else 0.97
+        since = record % 180
+        return 0.03 if since < 150 else 0.3 if since < 160 else 0.97
 
-    engine = play(240, truncated_frac=cut, **LEARNING)
+    engine = play(540, truncated_frac=cut, **LEARNING)
     levels = [(state, level) for _, state, level in said(engine, "T1") if state in {"firing", "escalated"}]
     assert levels == [("firing", "warn"), ("escalated", "crit")] * 3
 

@@ -159,7 +159,7 @@ def test_t9_none_ever_is_refuted_by_the_first_that_ends() -> None:
     engine = play(120, terminated_len_mean=ended, truncated_frac=0.98, rules=alone("T9"))
     events = [(event.state, event.record) for event in engine.events if event.said_by == "T9"]
     assert events[:2] == [(EventState.FIRING, 24), (EventState.RECOVERED, 33)]
-    assert [verdict.since_record for verdict in engine.verdicts if verdict.said_by == "T9"] == [49]
+    assert [verdict.since_record for verdict in engine.verdicts if verdict.said_by == "T9"] == [35]
 
 
 def test_t9_trap_generation_of_a_fixed_length() -> None:
