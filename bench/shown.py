@@ -186,7 +186,7 @@ async def pages(session: Session, size: tuple[int, int]) -> AsyncIterator[dict[s
 def other_streams(session: Session) -> Iterator[tuple[str, Target]]:
     """The first metric of every stream beside the main one, and the ranks."""
     run = session.runs[0]
-    for part in run.beside[:4]:
+    for part in run.other_streams[:4]:
         if part.stream.keys:
             yield f"stream {part.role}", Target(TargetKind.METRIC, part.stream.keys[0], None, part.role)
     if run.ranks is not None:

@@ -69,7 +69,7 @@ class FakeRun:
     records: int = 0
     role: str = ""
     is_rank: bool = False
-    beside: Sequence[FakeRun] = ()
+    other_streams: Sequence[FakeRun] = ()
     arrangement: Arrangement = AS_FOUND
     goal: Goal = NO_GOAL
     own_rules: OwnRules = field(default_factory=dict)
@@ -127,7 +127,7 @@ class FakeRun:
         if step is None:
             return tuple(self.verdicts)
         found = standing_at(self.events, step, self.muted, self.identity)
-        for part in self.beside:
+        for part in self.other_streams:
             found += of_stream(part.verdicts_at(step_at_same_time(self.stream, step, part.stream)), part.role)
         return worst_first(found)
 

@@ -17,11 +17,11 @@ class OverviewRow(NamedTuple):
 
     Attributes:
         metrics: canonical names; the row shows the first one that the run logs.
-        beside: likewise, shown at the end of the row.
+        trailing_metrics: likewise, shown at the end of the row.
     """
 
     metrics: tuple[str, ...]
-    beside: tuple[str, ...] = ()
+    trailing_metrics: tuple[str, ...] = ()
 
 
 def _read_row_sets() -> Mapping[Algorithm, tuple[OverviewRow, ...]]:

@@ -121,7 +121,7 @@ def _rows_of(part: Snapshot, wanted: OverviewRow, signals: Sequence[Signal]) -> 
         return
     remark = _sources(part, signals) if name == "val_score" else ""
     others = 0 if remark else len(signals) - 1
-    remark = remark or _remark(part, name, wanted.beside)
+    remark = remark or _remark(part, name, wanted.trailing_metrics)
     yield Choice(signals[0].metric.title, signals[0], others, remark, part.role)
 
 

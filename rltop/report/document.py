@@ -53,7 +53,7 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
         "pipeline": pipeline_document(snapshot),
         "verdicts": [verdict_document(verdict) for verdict in snapshot.firing],
         "events": [event_document(event) for event in events_since(snapshot, since)],
-        **beside(snapshot, stream_head),
+        **streams_document(snapshot, stream_head),
     }
 
 
@@ -116,7 +116,7 @@ def pipeline_document(snapshot: Snapshot) -> Document | None:
     }  # fmt: skip
 
 
-def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Document:
+def streams_document(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Document:
     _, *others = snapshot.streams
     if not others:
         return {}

@@ -13,13 +13,13 @@ from rltop.pages.stragglers import StragglerView, build_stragglers
 from rltop.report.document import (
     SCHEMA,
     Document,
-    beside,
     event_document,
     finite,
     incidents,
     level_of,
     pipeline_document,
     stream_head,
+    streams_document,
     verdict_document,
     worst_of,
 )
@@ -88,7 +88,7 @@ def once_document(snapshot: Snapshot) -> Document:
         "verdicts": [verdict_document(verdict) for verdict in snapshot.standing],
         "events": [event_document(event) for event in snapshot.source.events],
         "counts": _counts(snapshot),
-        **beside(snapshot, _stream),
+        **streams_document(snapshot, _stream),
     }
 
 

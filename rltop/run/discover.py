@@ -803,6 +803,6 @@ class Rescanner:
 
 def _shape(found: Sequence[Found]) -> frozenset[frozenset[tuple[str, ...]]]:
     return frozenset(
-        frozenset((each.role, *each.paths, each.awaits, str(each.total_steps)) for each in (run, *run.beside))
+        frozenset((each.role, *each.paths, each.awaits, str(each.total_steps)) for each in (run, *run.other_streams))
         for run in found
     )

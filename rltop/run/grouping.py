@@ -293,7 +293,7 @@ def without_copies(
     for run in order:
         own = numbers[run.path]
         alike = [each for each in whole if _store(each) != _store(run) and are_same(numbers[each.path], own)]
-        if alike and not run.beside and run.path not in named:
+        if alike and not run.other_streams and run.path not in named:
             main = min(alike, key=lambda each: abs((each.modified_s or 0.0) - (run.modified_s or 0.0)))
             kept[main.path] = kept[main.path]._replace(copies=(*kept[main.path].copies, *run.paths, *run.copies))
             pass_over(run.path, f"the same run as {main.path}")
@@ -369,7 +369,7 @@ def group(
     for number, (home, streams) in enumerate(newest_first):
         grouped.is_compared = number < MOST_RUNS
         _add_home(grouped, home, streams)
-        _put_beside(grouped, traces.get(home), streams)
+        _add_trace_stream(grouped, traces.get(home), streams)
     for each in died:
         if home_of(Path(each.path).parent) in by_home:
             grouped.repeated.append((each.path, DIED))
@@ -497,7 +497,7 @@ def _is_metrics(found: Found) -> bool:
     return found.kind is None or found.kind.has_metrics
 
 
-def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[Found, Placement]]) -> None:
+def _add_trace_stream(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[Found, Placement]]) -> None:
     if trace is None:
         return
     paths = {each.path for each, _ in streams}
@@ -505,13 +505,13 @@ def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[F
     if not own:
         return
     main = max(own, key=lambda run: (-_rank(run), _newest_s(run)))
-    joined = main._replace(beside=(trace._replace(role="trace"), *main.beside)[: MAX_STREAMS - 1])
+    joined = main._replace(other_streams=(trace._replace(role="trace"), *main.other_streams)[: MAX_STREAMS - 1])
     grouped.runs = [joined if run is main else run for run in grouped.runs]
 
 
-def _joined(main: Found, beside: Sequence[Found], home: Path) -> Found:
+def _joined(main: Found, others: Sequence[Found], home: Path) -> Found:
     name = whole_path(home).name
-    return main._replace(name=Label.of(name) if name else main.name, beside=tuple(beside[: MAX_STREAMS - 1]))
+    return main._replace(name=Label.of(name) if name else main.name, other_streams=tuple(others[: MAX_STREAMS - 1]))
 
 
 def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tuple[Found, Placement]]:
@@ -594,7 +594,7 @@ def _is_kept_with(run: Found, found: Found) -> bool:
 
 
 def _newest_s(found: Found) -> float:
-    return max(each.modified_s or 0.0 for each in (found, *found.beside))
+    return max(each.modified_s or 0.0 for each in (found, *found.other_streams))
 
 
 def _precedence(found: Found) -> tuple[int, str]:

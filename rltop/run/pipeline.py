@@ -73,7 +73,7 @@ class Pipeline:
 
     Args:
         sink: receives closed rows; None if they are only displayed.
-        beside: adds information from the run's settings; called once, for asynchronous runs and those that count
+        add_settings: adds information from the run's settings; called once, for asynchronous runs and those that count
             groups.
 
     Attributes:
@@ -90,7 +90,7 @@ class Pipeline:
         sink: Sink | None = None,
         group_size: int | None = None,
         meant: Mapping[str, str] | None = None,
-        beside: Callable[[Identity], Identity] | None = None,
+        add_settings: Callable[[Identity], Identity] | None = None,
     ) -> None:
         self.decoder = decoder
         self.stream = stream
@@ -105,7 +105,7 @@ class Pipeline:
         self._margins, self._derived = Margins(), Derived()
         self._group_size = group_size
         self._meant = meant
-        self._beside = beside
+        self._add_settings = add_settings
         self._last: Record | None = None
         self._known_keys = 0
         self._provisional: tuple[int, Identity | None] = (-1, None)
@@ -286,10 +286,10 @@ class Pipeline:
 
     def _informed(self, found: Identity) -> Identity:
         counts_groups = found.dialect.group_counts and "zero_std_count" in found.signals
-        if self._beside is None or not (found.traits.is_async or counts_groups):
+        if self._add_settings is None or not (found.traits.is_async or counts_groups):
             return found
-        beside, self._beside = self._beside, None
-        return beside(found)
+        add_settings, self._add_settings = self._add_settings, None
+        return add_settings(found)
 
     def _samples(self, keys: Sequence[str]) -> dict[str, Sequence[float]]:
         """The first values of each key, or the newest of one that appeared after the first rows."""

@@ -278,7 +278,7 @@ class Found(NamedTuple):
         earlier: files with earlier data, oldest first.
         role: which stream of its run it is (trainer, explorer, actor rank 3); empty for the only one.
         is_rank: written by one of many ranks, to be compared with the others.
-        beside: the other streams of the same run, each with its own step axis.
+        other_streams: the other streams of the same run, each with its own step axis.
         awaits: there is no file yet: what is awaited, in words, with its place in `path`. Empty for existing files.
         copies: other records of the same run, which are not followed.
         total_steps: the planned number of steps, if any of these records has it.
@@ -292,7 +292,7 @@ class Found(NamedTuple):
     earlier: tuple[str, ...] = ()
     role: str = ""
     is_rank: bool = False
-    beside: tuple[Found, ...] = ()
+    other_streams: tuple[Found, ...] = ()
     ranges: Ranges = NO_RANGES
     awaits: str = ""
     copies: tuple[str, ...] = ()

@@ -56,7 +56,7 @@ class Run:
         rank_watch: compares the ranks; None without ranks, or with measured spans of one stream only.
 
     Attributes:
-        beside: the other streams, each with its own step axis.
+        other_streams: the other streams, each with its own step axis.
         rollouts, console: its completions, its console log; None until somebody looks at them.
         ending: a failure at the end of its console log; None if there is none, or it was not checked.
         has_job: its rows may come from a running job: they are neither replayed nor piped.
@@ -82,7 +82,7 @@ class Run:
         rank_watch: RankWatch | None = None,
     ) -> None:
         self.name, self.path, self.main = name, path, main
-        self.beside: Sequence[RunStream] = tuple(others)
+        self.other_streams: Sequence[RunStream] = tuple(others)
         self.arrangement = AS_FOUND
         self.acknowledged: Acknowledgements = {}
         self.own_rules: OwnRules = NO_RULES
@@ -98,14 +98,14 @@ class Run:
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None
         self._rank_watch, self._next = rank_watch, 0
-        self._judged = [each for each in self.beside if not each.is_rank]
+        self._judged = [each for each in self.other_streams if not each.is_rank]
         self._remembered = Remembered()
         """A repaint reads the same values dozens of times."""
 
     @property
     def streams(self) -> Sequence[RunStream]:
         """All streams, the main one first, ranks last."""
-        return (self.main, *self.beside)
+        return (self.main, *self.other_streams)
 
     @property
     def _watches(self) -> list[RankWatch | RolloutWatch]:
@@ -117,7 +117,7 @@ class Run:
     def _known_ranks(self) -> RankWatch | None:
         watch = self._rank_watch
         ended = [each for each in self.streams if each.is_at_rest]
-        if watch is None or not ended or any(each.is_rank and each not in ended for each in self.beside):
+        if watch is None or not ended or any(each.is_rank and each not in ended for each in self.other_streams):
             return watch
 
         def at_end() -> RankWatch:
@@ -135,12 +135,12 @@ class Run:
         has_moved = self.main.advance(is_spent)
         if self.main.is_over:
             self.finish()
-        for _ in self.beside:
+        for _ in self.other_streams:
             if is_spent():
                 break
             # One slice, so that no stream runs ahead: the budget is spent from the second check on.
             is_begun = chain([False], repeat(True)).__next__
-            has_moved = self.beside[self._next % len(self.beside)].advance(is_begun) or has_moved
+            has_moved = self.other_streams[self._next % len(self.other_streams)].advance(is_begun) or has_moved
             self._next += 1
         if self._rank_watch is not None:
             has_moved = self._rank_watch.advance() or has_moved
@@ -208,7 +208,7 @@ class Run:
     @property
     def counts(self) -> Counts:
         total = self.main.counts
-        for each in self.beside:
+        for each in self.other_streams:
             total.add(each.counts)
         return total
 
@@ -313,7 +313,7 @@ class Run:
         Those of the newest row may change and are provisional.
         """
         own = self.main.judging.judged(is_loading=self.loading is not None)
-        if not self.beside and not self._watches:
+        if not self.other_streams and not self._watches:
             return own.events
         logs: list[_Log] = [(each.role, each.events, each.judging.now.event_times) for each in self._judged]
         logs += [("", one.events, one.event_times) for one in self._watches]
@@ -345,7 +345,7 @@ class Run:
         own = self.main.judging.standing(is_loading=self.loading is not None)
         if self.state in _OVER:
             own = [one for one in own if one.rule != LIVENESS_RULE]
-        if not self.beside and not self._watches:
+        if not self.other_streams and not self._watches:
             return _advised(own, self.state)
         found = list(own)
         found += [one for watch in self._watches for one in watch.verdicts if not one.is_of(self.main.judging.muted)]
@@ -403,7 +403,7 @@ def is_judged(run: Run) -> bool:
     """Whether the rules have judged all rows so far; catching up takes milliseconds."""
     own = run.main.judging.is_judged(is_loading=run.loading is not None)
     return own and all(
-        each.judging.is_judged(is_loading=each.loading is not None) for each in run.beside if not each.is_rank
+        each.judging.is_judged(is_loading=each.loading is not None) for each in run.other_streams if not each.is_rank
     )
 
 

@@ -42,7 +42,7 @@ _PATIENCE_S = 0.2
 """Timeout for a file server, after which the settings stay unknown."""
 
 
-def told_beside(identity: Identity, *, path: str, gpus: int | None) -> Identity:
+def with_run_settings(identity: Identity, *, path: str, gpus: int | None) -> Identity:
     """Add values from the settings of a run to its identity, for trainers with known setting names.
 
     Args:
@@ -143,25 +143,25 @@ class RunBuilder:
 
     def _build(self, found: Found) -> Run:
         name, path = found.name, Label.of(found.path)
-        has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.beside))
+        has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.other_streams))
         self._rules = self.rules_of(found.path)
         if found.awaits:
             whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream("", self.share))
             return Run(name, path, RunStream(path, whole(AwaitedFeed(found.awaits)), self._clock))
         main = self._stream(found, is_main=True)
-        if not found.beside and not has_spans:
+        if not found.other_streams and not has_spans:
             return Run(name, path, main)
         from rltop.run.rank_watch import RankWatch  # noqa: PLC0415 - rare, and it imports the rules on ranks
 
-        others = [self._stream(each) for each in found.beside if not each.is_rank]
-        has_ranks = len(others) < len(found.beside)
+        others = [self._stream(each) for each in found.other_streams if not each.is_rank]
+        has_ranks = len(others) < len(found.other_streams)
         watch = RankWatch(self._rules) if has_ranks or has_spans else None
         if watch is None:
             return Run(name, path, main, others)
         if not has_ranks:
             for one in (main, *others):
                 one.whole.pipeline.span_sink = watch.take_spans
-        ranks = [self._rank(each, watch) for each in found.beside if each.is_rank]
+        ranks = [self._rank(each, watch) for each in found.other_streams if each.is_rank]
         return Run(name, path, main, [*others, *ranks], watch)
 
     def _rank(self, found: Found, watch: RankWatch) -> RunStream:
@@ -210,8 +210,8 @@ class RunBuilder:
         stream.total_steps = self.options.total_steps or found.total_steps
         rules = RuleRunner(options or self._rules)
         meant = preferences.meanings_of(found.path, self.options.meanings)
-        beside = partial(told_beside, path=found.path, gpus=self.options.gpus)
-        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, meant, beside)
+        add_settings = partial(with_run_settings, path=found.path, gpus=self.options.gpus)
+        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, meant, add_settings)
         return partial(ReadPath, pipeline=pipeline, rules=rules)
 
     def _feed(self, found: Found) -> Feed:
@@ -233,8 +233,8 @@ WATCHED_MS = 100.0
 
 
 def _is_same(known: Found, now: Found) -> bool:
-    paths = {path for each in (known, *known.beside) for path in (*each.paths, *each.copies)}
-    return any(path in paths for each in (now, *now.beside) for path in (*each.paths, *each.copies))
+    paths = {path for each in (known, *known.other_streams) for path in (*each.paths, *each.copies)}
+    return any(path in paths for each in (now, *now.other_streams) for path in (*each.paths, *each.copies))
 
 
 def _until(clock: Clock, budget_ms: float) -> Budget:
@@ -276,7 +276,7 @@ class Session:
         self.runs += [self.builder.build(each) for each in found]
 
     def _share_memory(self) -> None:
-        streams = sum(len(found.beside) + 1 for found in self._found)
+        streams = sum(len(found.other_streams) + 1 for found in self._found)
         whole = self.builder.options.store
         self.builder.share = whole._replace(memory_bytes=whole.memory_bytes // max(1, streams))
         for run in self.runs:
@@ -585,9 +585,9 @@ def _logs_group_ratio(run: Run) -> bool:
 
 
 def _extend(known: Found, now: Found, run: Run) -> bool:
-    before = {each.role: each for each in (known, *known.beside)}
-    after = {each.role: each for each in (now, *now.beside)}
-    followed = {known.role: run.main, **{part.role: part for part in run.beside}}
+    before = {each.role: each for each in (known, *known.other_streams)}
+    after = {each.role: each for each in (now, *now.other_streams)}
+    followed = {known.role: run.main, **{part.role: part for part in run.other_streams}}
     if known.awaits or not before.keys() >= after.keys() or known.role != now.role:
         return False
     for role, each in after.items():

@@ -69,7 +69,7 @@ class Snapshot:
 
     @property
     def _others(self) -> Sequence[RunStream]:
-        return self.run.beside if self.source is self.run else ()
+        return self.run.other_streams if self.source is self.run else ()
 
     @property
     def streams(self) -> Sequence[Snapshot]:

@@ -222,7 +222,7 @@ async def test_the_run_on_the_screen_stays_when_a_stream_joins_it_and_when_other
         (whole / "monitor/tensorboard/trainer").rename(streams / "trainer")
         growing.look()
         await pilot.pause()
-        assert [part.role for part in app.followed.beside] == ["explorer"]
+        assert [part.role for part in app.followed.other_streams] == ["explorer"]
         assert app.followed in session.runs
         await app.follow(next(run.path.raw for run in session.runs if "plain" in run.path.raw))
         plain = app.followed

@@ -67,4 +67,4 @@ def test_every_algorithm_has_rows_of_known_metrics_each_in_one_row() -> None:
         names = [name for row in rows for name in row.metrics]
         assert len(names) == len(set(names)), algorithm
         assert set(names) <= set(CATALOG)
-        assert all(name in CATALOG for row in rows for name in row.beside)
+        assert all(name in CATALOG for row in rows for name in row.trailing_metrics)

@@ -561,8 +561,10 @@ def test_a_run_that_is_read_anew_tells_nothing_twice(tmp_path: Path, capsys: pyt
     assert watch.commands(ON_CRIT)
     told = len(watch.lines)
     (other := tmp_path / "other.jsonl").write_text(rows(5))
-    watch.session.update([watch.found._replace(beside=(Found(str(other), name_of(str(other)), role="explorer"),))])
-    assert len(watch.session.runs[0].beside) == 1
+    watch.session.update(
+        [watch.found._replace(other_streams=(Found(str(other), name_of(str(other)), role="explorer"),))]
+    )
+    assert len(watch.session.runs[0].other_streams) == 1
     assert watch.turn() == []
     watch.append(row(33, is_bad=True))
     assert len(watch.commands(ON_CRIT)) == 1

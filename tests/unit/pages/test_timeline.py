@@ -138,7 +138,7 @@ def test_events_of_another_stream_stand_at_the_step_of_the_same_time() -> None:
         event(step, "T2", "length", Level.WARN, state, stream="explorer") for step, state in ((90, FIRING), (150, OVER))
     ]
     mine = event(40, "T2", "length", Level.CRIT, FIRING)
-    run = FakeRun(Label.of("run"), timed(101, 30.0), events=[*foreign, mine], beside=(explorer,))
+    run = FakeRun(Label.of("run"), timed(101, 30.0), events=[*foreign, mine], other_streams=(explorer,))
     timeline = build_timeline(Snapshot(run), EventFilter())
     assert [timeline.step_of(number, one) for number, one in enumerate(run.events)] == [30, 50, 40]
     (lane,) = timeline.lanes
@@ -148,7 +148,7 @@ def test_events_of_another_stream_stand_at_the_step_of_the_same_time() -> None:
 
 def test_an_event_of_a_time_that_nobody_says_is_listed_and_not_drawn() -> None:
     foreign = event(90, "T2", "length", Level.WARN, FIRING, stream="explorer")
-    run = FakeRun(Label.of("run"), timed(101, 30.0), events=[foreign], beside=())
+    run = FakeRun(Label.of("run"), timed(101, 30.0), events=[foreign], other_streams=())
     timeline = build_timeline(Snapshot(run), EventFilter())
     assert timeline.step_of(0, foreign) is None
     assert timeline.lanes[0].firings == []

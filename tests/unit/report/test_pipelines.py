@@ -22,7 +22,7 @@ from rltop.report.run_report import Made, build_report, pipelines, text_of
 from rltop.report.writers import html_page
 from rltop.rows.glyphs import UNICODE
 from rltop.run.options import IngestOptions
-from rltop.run.session import told_beside
+from rltop.run.session import with_run_settings
 from rltop.run.snapshot import Snapshot
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
@@ -109,9 +109,9 @@ def test_gpus_and_bound_are_read_from_the_settings_beside_the_run(tmp_path: Path
     # veRL's bound is a share of samples, and no number of versions.
     assert snapshot.identity.staleness_bound is None
     (tmp_path / "config.yaml").write_text("trainer:\n  nnodes: 2\n  n_gpus_per_node: 8\n")
-    assert told_beside(snapshot.identity, path=str(tmp_path / "metrics.jsonl"), gpus=None).gpus is None
-    assert told_beside(snapshot.identity, path=str(tmp_path / "metrics.jsonl"), gpus=7).gpus == 7
-    assert told_beside(snapshot.identity, path="-", gpus=None).gpus is None
+    assert with_run_settings(snapshot.identity, path=str(tmp_path / "metrics.jsonl"), gpus=None).gpus is None
+    assert with_run_settings(snapshot.identity, path=str(tmp_path / "metrics.jsonl"), gpus=7).gpus == 7
+    assert with_run_settings(snapshot.identity, path="-", gpus=None).gpus is None
 
 
 @each_row(("written", "told"), [("4", "at most 4 versions"), ("1", "at most 1 version "), ("no", "")])

@@ -399,7 +399,9 @@ def test_a_log_of_another_run_is_no_part_of_a_run_of_several_parts(tmp_path: Pat
     keys = "actor/pg_loss", "critic/score/mean", "rollout/accuracy/mean", "actor/lr"
     console(home / "old.log", [dict(zip(keys, row.values(), strict=True)) for row in numbers(2, 60)])
     one, other = sorted(discover([str(home)]).found, key=lambda run: run.path.endswith("old.log"))
-    assert (one.path, len(one.beside)) == (whole.path, len(whole.beside)) and other.path.endswith("old.log")
+    assert (one.path, len(one.other_streams)) == (whole.path, len(whole.other_streams)) and other.path.endswith(
+        "old.log"
+    )
 
 
 def test_of_several_runs_in_a_folder_each_has_its_own_log(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_the_folder_above_jobs_of_several_streams_has_a_run_for_each(tmp_path):
     rlinf(tmp_path / "exp" / "b", steps=5, ranks=2)
     found = {str(each.name): each for each in discover([str(tmp_path)]).found}
     assert sorted(found) == ["a", "b"]
-    assert [len(each.beside) for _, each in sorted(found.items())] == [1, 4]
+    assert [len(each.other_streams) for _, each in sorted(found.items())] == [1, 4]
 
 
 def test_wandb_runs_are_put_together_by_the_names_in_them(tmp_path):
@@ -131,7 +131,7 @@ def test_wandb_runs_are_put_together_by_the_names_in_them(tmp_path):
         data = block_log(run_record({}, f"math_{part}"), *(history({"_step": s, f"{part}/x": 1.0}) for s in range(5)))
         (folder / f"run-id{i}.wandb").write_bytes(data)
     (run,) = discover([str(tmp_path)]).found
-    assert (str(run.name), run.role, [each.role for each in run.beside]) == ("math", "trainer", ["explorer"])
+    assert (str(run.name), run.role, [each.role for each in run.other_streams]) == ("math", "trainer", ["explorer"])
 
 
 @each_row("hole", [4096, 200_000, 40 * 1024 * 1024])

@@ -101,7 +101,7 @@ def test_a_slow_rank_is_named_with_its_stage(tmp_path: Path, slow_rank: int) -> 
 
 def test_a_trace_stands_beside_the_metrics_of_its_run(tmp_path: Path) -> None:
     run = read(rlinf(tmp_path / "run", slow_rank=3))
-    assert [part.role for part in run.beside] == ["trace"]
+    assert [part.role for part in run.other_streams] == ["trace"]
     assert run.stream.has("env/success_once")
     assert not run.stream.has("time/env/interact")
     view = timing(run)

@@ -112,7 +112,7 @@ def test_a_stream_that_appears_joins_its_run(tmp_path):
     follower.look()
     (run,) = follower.session.runs
     assert (run.stream.name, run.stream.last_step) == ("trainer", 10)
-    assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 15)]
+    assert [(part.role, part.stream.last_step) for part in run.other_streams] == [("explorer", 15)]
 
 
 def test_the_link_to_the_latest_run_is_followed_when_it_is_pointed_elsewhere(tmp_path):
@@ -156,7 +156,7 @@ def test_streams_whose_runs_are_named_late_become_one_run(tmp_path):
     (run,) = follower.session.runs
     assert {one.replaced_by for one in before} == {run}
     assert (run.stream.name, run.stream.last_step) == ("trainer", 5)
-    assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 5)]
+    assert [(part.role, part.stream.last_step) for part in run.other_streams] == [("explorer", 5)]
 
 
 def test_a_log_that_is_compressed_meanwhile_keeps_no_new_run_from_appearing(tmp_path, monkeypatch):

@@ -403,9 +403,9 @@ def test_a_run_holds_its_streams_the_main_one_first_and_each_by_itself(tmp_path:
     for name, rows in files.items():
         (tmp_path / name).write_bytes(b"".join(line(step, loss=1.0) for step in range(1, rows + 1)))
     found = Found(str(tmp_path / "trainer"), name_of("job"), role="trainer")
-    beside = Found(str(tmp_path / "explorer"), name_of("explorer"), role="explorer")
+    other = Found(str(tmp_path / "explorer"), name_of("explorer"), role="explorer")
     clock = FakeClock()
-    session = Session([found._replace(beside=(beside,))], direct(clock), clock)
+    session = Session([found._replace(other_streams=(other,))], direct(clock), clock)
     session.drain()
     run = session.runs[0]
     assert [each.role for each in run.streams] == ["", "explorer"]

@@ -168,7 +168,7 @@ def test_verdicts_of_another_stream_stand_as_of_the_same_time() -> None:
 
     explorer = part("explorer", 80, 5.0, log((40, "O11", EventState.FIRING, Level.WARN)))
     run = part("", 40, 10.0, [])
-    run.beside = (explorer,)
+    run.other_streams = (explorer,)
     assert Snapshot(run, 20).within("explorer").at_step == 40  # type: ignore[arg-type]
     (verdict,) = Snapshot(run, 20).standing  # type: ignore[arg-type]
     assert (verdict.stream, verdict.headline) == ("explorer", "explorer: O11 at 40")

@@ -23,7 +23,7 @@ def found(path, kind, modified_s=0.0):
 
 
 def shape(run):
-    return (run.role, [(each.role, each.is_rank) for each in run.beside])
+    return (run.role, [(each.role, each.is_rank) for each in run.other_streams])
 
 
 def test_parts_with_steps_of_their_own_are_streams_of_one_run_and_the_trainer_leads():
@@ -44,7 +44,7 @@ def test_parts_may_have_any_name_where_the_folder_says_that_they_are_parts():
 def test_a_folder_named_like_a_part_is_a_run_where_no_other_part_stands_beside_it():
     grouped = group([found("/out/trainer/metrics.jsonl", JSONL), found("/out/a/metrics.jsonl", JSONL)])
     assert sorted(str(run.name) for run in grouped.runs) == ["a", "trainer"]
-    assert all(not run.beside and not run.role for run in grouped.runs)
+    assert all(not run.other_streams and not run.role for run in grouped.runs)
 
 
 def test_logs_of_parts_are_streams_of_one_run():
@@ -61,14 +61,14 @@ def test_every_rank_of_every_group_stands_beside_the_whole():
     ]
     (run,) = group(files).runs
     assert str(run.name) == "job"
-    assert [each.role for each in run.beside] == [f"{w} rank {r}" for w in ("Actor", "Env") for r in range(11)]
-    assert all(each.is_rank for each in run.beside)
+    assert [each.role for each in run.other_streams] == [f"{w} rank {r}" for w in ("Actor", "Env") for r in range(11)]
+    assert all(each.is_rank for each in run.other_streams)
 
 
 def test_ranks_without_a_whole_are_led_by_the_first_of_them():
     (run,) = group([found(f"/out/job/metrics_rank{rank}.jsonl", JSONL) for rank in (1, 0)]).runs
     assert run.path.endswith("rank0.jsonl")
-    assert [each.role for each in run.beside] == ["rank 0", "rank 1"]
+    assert [each.role for each in run.other_streams] == ["rank 0", "rank 1"]
 
 
 def test_event_files_below_others_are_streams_only_if_begun_while_those_were_written():
@@ -122,7 +122,7 @@ def read(folder, feed=DirectFeed, order=None):
 def test_streams_keep_their_own_steps_and_rows(tmp_path):
     run = read(trinity(tmp_path / "job"))
     assert (run.stream.last_step, run.stream.rows) == (60, 60)
-    (explorer,) = run.beside
+    (explorer,) = run.other_streams
     assert (explorer.role, explorer.stream.last_step, explorer.stream.rows) == ("explorer", 90, 90)
     assert not set(run.stream.keys) & set(explorer.stream.keys)
     assert Snapshot(run).within("explorer").source is explorer
