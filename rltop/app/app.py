@@ -462,7 +462,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
                 self.session.look_for_rollouts(self.followed)
             self.push(OPENED[target.kind](target, self.moment))
 
-    def beside(self, effect: Open | Push, moment: Moment) -> tuple[Page, Moment] | None:
+    def preview_page(self, effect: Open | Push, moment: Moment) -> tuple[Page, Moment] | None:
         """The page that is opened, and what it shows: of a run its overview; None where there is none."""
         if isinstance(effect, Push):
             return effect.page, moment

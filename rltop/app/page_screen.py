@@ -211,7 +211,7 @@ class PageScreen(Screen[None]):
             return
         self._detailed = shown
         effects = self.page.details_of(target, moment, height) if target and is_known else ()
-        opened = [self._host.beside(effect, moment) for effect in effects]
+        opened = [self._host.preview_page(effect, moment) for effect in effects]
         self._details = [one for one in opened if one is not None]
         if panes:
             panes[0].draw()

@@ -31,8 +31,8 @@ from rltop.live.titles import own_titles
 from rltop.model import Label
 from rltop.regex import regex
 from rltop.report.markdown import plain
-from rltop.run.places import folder_of, logs_beside
-from rltop.run.run_settings import settings_beside
+from rltop.run.places import folder_of, logs_near
+from rltop.run.run_settings import settings_near
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -143,7 +143,7 @@ def evidence(arguments: Namespace) -> int:
     asked = asked_of(read, sources_of(arguments, config.live), arguments.wait)
     now_s = Clock().wall()
     found = where_of_read(read, now_s, asked)
-    beside = [*([found.log] if os.path.isfile(found.log) else []), *logs_beside(path)]  # noqa: PTH113
+    beside = [*([found.log] if os.path.isfile(found.log) else []), *logs_near(path)]  # noqa: PTH113
     logs = list({os.path.realpath(log): log for log in reversed(beside)}.values())[::-1]
     left_out: Counter[str] = Counter()
     home = folder_of(path)
@@ -200,7 +200,7 @@ def _section(title: str, lines: Sequence[str], redactor: Redactor | None = None)
 
 
 def _settings(path: str, redactor: Redactor, left_out: Counter[str], *, with_text: bool) -> Iterator[str]:
-    settings = settings_beside(path)
+    settings = settings_near(path)
     lines = []
     for name, value in sorted(settings.values.items())[:MOST_SETTINGS]:
         shown = str(redactor.value(name, value))

@@ -23,7 +23,7 @@ from rltop.report.markdown import job_summary
 from rltop.report.run_report import MOST_RUNS, Made, RunReport, build_report
 from rltop.report.writers import DATA, format_of, rendered
 from rltop.run.places import Found
-from rltop.run.run_settings import settings_beside
+from rltop.run.run_settings import settings_near
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 
@@ -110,7 +110,7 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
         session = kept if kept is not None and found is baseline else read(found)
         run = session.runs[0]
         if suffix not in DATA and run.settings is None:
-            run.settings = settings_beside(run.path.raw)
+            run.settings = settings_near(run.path.raw)
         trouble: RltopError | None = not_read(run)
         whole = run.stream.first_step or 0, run.stream.last_step or 0
         is_outside = run.stream.rows > 0 and _is_outside(window, whole)

@@ -40,7 +40,7 @@ from rltop.live.titles import TitlesProbe
 from rltop.live.traces import Traces
 from rltop.model import Label
 from rltop.model.table_rows import log_of, split_member
-from rltop.run.places import checkpoint_steps, logs_beside
+from rltop.run.places import checkpoint_steps, logs_near
 from rltop.run.sniff import why_refused
 from rltop.structs import NamedTuple
 
@@ -165,8 +165,8 @@ def read_path(path: str, config: Config) -> Read:
         if os.path.isfile(path):  # noqa: PTH113 - as above
             told = [traces.of(path)]
         else:
-            told = traces.beside(Path(path)) or [traces.of(each) for each in sorted(Path(path).glob("*.jsonl"))]
-        logs = logs_beside(path)
+            told = traces.in_folder(Path(path)) or [traces.of(each) for each in sorted(Path(path).glob("*.jsonl"))]
+        logs = logs_near(path)
         return Read(path, logs[0] if logs else "", told, error=None if any(told) or logs else error)
     from rltop.run.whereabouts import log_of_run, told_by
 

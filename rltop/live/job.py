@@ -317,7 +317,9 @@ class JobProbe(Probe):
         self._next_traces_s = now_s + TRACES_EVERY_S
         path = Path(self._traced)
         told = (
-            self._traces.beside(path) if path.is_dir() else [self._traces.of(path), *self._traces.beside(path.parent)]
+            self._traces.in_folder(path)
+            if path.is_dir()
+            else [self._traces.of(path), *self._traces.in_folder(path.parent)]
         )
         events = in_order(*told)
         ends = [each for each in events if each.act is Act.FINISH]

@@ -54,7 +54,7 @@ class Traces:
     def __init__(self) -> None:
         self._read: dict[str, _TracesRead] = {}
 
-    def beside(self, folder: Path) -> list[list[PhaseEvent]]:
+    def in_folder(self, folder: Path) -> list[list[PhaseEvent]]:
         """Events of the traces in a folder, one list per file or group of hourly files."""
         names = [name for name in sorted(names_in(folder)) if name == TRACE_NAME or OWN_NAMES.fullmatch(name)]
         found = [self.of(folder / name) for name in names]

@@ -23,7 +23,7 @@ from rltop.formats.kinds import CONSOLE, HEAD_BYTES, kind_of
 from rltop.model import Record, RunState
 from rltop.model.table_rows import is_job_log, log_of
 from rltop.regex import regex
-from rltop.run.places import logs_beside
+from rltop.run.places import logs_near
 from rltop.run.sniff import TRAINING
 from rltop.structs import NamedTuple
 
@@ -183,7 +183,7 @@ def own_logs(run: Silent) -> list[str]:
         head = first_bytes(own, HEAD_BYTES)
     alike = [name for name in names if _pattern(name) == _pattern(own.name) and "tfevents" not in name]
     is_console = bool(head) and kind_of(head, own.name, is_all=True) is CONSOLE
-    logs = logs_beside(run.path)
+    logs = logs_near(run.path)
     of_data = {name.split(".")[0] for name in names if name.endswith(_DATA)}
     others = {Path(path).name.split(".")[0] for path in logs} & of_data
     is_only_by_name = is_console or len(alike) > 1 or len(others - {stem}) > 1

@@ -20,7 +20,7 @@ from rltop.formats.console.scan import stamped, unstamped
 from rltop.formats.kinds import BINARY, HEAD_BYTES, is_noise
 from rltop.model import Label
 from rltop.regex import regex
-from rltop.run.places import logs_beside
+from rltop.run.places import logs_near
 from rltop.sources.events import Chunk, Reset, TailOptions, TailState
 from rltop.sources.file import FileSystem, mount_of, read_part
 from rltop.sources.tail import Tail
@@ -212,7 +212,7 @@ class ConsoleLog:
 
     def _look(self) -> bool:
         if self._tail is None or self._wanted != self.state.path:
-            paths = [self._given] if self._given else logs_beside(self._path)
+            paths = [self._given] if self._given else logs_near(self._path)
             wanted = self._wanted if self._wanted in paths else next(iter(paths), "")
             if not wanted:
                 self._poll_s = LOOK_S

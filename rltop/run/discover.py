@@ -29,9 +29,9 @@ from rltop.run.places import (
     NO_RUNS,
     WANDB_PARTS,
     Found,
+    checkpoint_state_file,
     name_of,
     read_ranges,
-    state_beside,
     titled,
     whole_path,
     with_distinct_names,
@@ -128,7 +128,7 @@ class Discovery(Struct, frozen=False):
 
     def total_of(self, run: Found, *, is_one_of_few: bool) -> int | None:
         """The planned number of steps of a run, from its newest other record that has it."""
-        state = state_beside(run.path) if is_one_of_few and split_member(run.path) is None else None
+        state = checkpoint_state_file(run.path) if is_one_of_few and split_member(run.path) is None else None
         if state is not None and str(state) != run.path:
             from rltop.run.grouping import max_steps_of  # noqa: PLC0415 - as above
 
@@ -167,9 +167,9 @@ def discover(paths: Sequence[str], seen: Sniffed | None = None, into: Discovery 
     if result.failed and not result.found:
         raise result.failed[0]
     if not result.found and result.looked_in:
-        from rltop.run.rollouts import dumps_beside  # noqa: PLC0415 - only needed without a run
+        from rltop.run.rollouts import dumps_near  # noqa: PLC0415 - only needed without a run
 
-        result.completions = [dump.path for folder in result.looked_in for dump in dumps_beside(folder)]
+        result.completions = [dump.path for folder in result.looked_in for dump in dumps_near(folder)]
     result.left_out += [(error.message, "") for error in result.failed]
     found = list({found.path: found for found in result.found}.values())
     if len({each.kind for each in found}) > 1 or any(each.kind is TABLES for each in found):

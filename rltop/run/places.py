@@ -110,7 +110,7 @@ def checkpoint_steps(path: str) -> tuple[int, ...]:
 STATE = "trainer_state.json"
 
 
-def state_beside(path: str) -> Path | None:
+def checkpoint_state_file(path: str) -> Path | None:
     """State file of the newest transformers checkpoint near a metric file; same search as `checkpoint_steps`."""
     folder = Path(path).absolute().parent
     for root in [folder, folder.parent] if folder.name.lower() in LOG_FOLDERS else [folder]:
@@ -145,7 +145,7 @@ _OF_OTHERS = regex(
 _INNER_LOGS = ("files", "logs", "log")
 
 
-def logs_beside(path: str) -> list[str]:
+def logs_near(path: str) -> list[str]:
     """Regular files near a run that look like its console log, most likely first.
 
     The run's own file, if it is one; then one with the same stem; then the newest. At most `MOST_LOGS`.

@@ -80,7 +80,7 @@ def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
     return list(known.values()), notes
 
 
-def dumps_beside(path: str) -> list[RolloutSource]:
+def dumps_near(path: str) -> list[RolloutSource]:
     """The dumps that belong to a run by location: those in the first place that has any."""
     if path == "-":
         return []
@@ -333,7 +333,7 @@ class RolloutShelf:
         notes: list[str] = []
         try:
             with refusing("cannot be searched"):
-                self._sources, notes = given_dumps(self._given) if self._given else (dumps_beside(self._path), notes)
+                self._sources, notes = given_dumps(self._given) if self._given else (dumps_near(self._path), notes)
         except (RltopError, OSError) as error:
             notes = [f"{self._given or self._path}: {_reason(error)}"]
         self._tell(

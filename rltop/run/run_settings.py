@@ -59,7 +59,7 @@ class RunSettings(NamedTuple):
         return sorted(found, key=lambda one: (one.count("."), len(one)))
 
 
-def settings_beside(path: str) -> RunSettings:
+def settings_near(path: str) -> RunSettings:
     """The settings near the run at `path`; empty if there are none."""
     from rltop.formats.settings import MAX_BYTES, MAX_SETTINGS, read_settings  # noqa: PLC0415 - not on every page
 
@@ -138,7 +138,7 @@ class SettingsReader:
                 if run.settings is not None and written == self._seen.get(path):
                     continue
                 self._seen[path] = written
-                found = settings_beside(path)
+                found = settings_near(path)
             except Exception as error:
                 # A fault in a file that the user did not name must not end the program.
                 found = RunSettings(files=(SettingsFile(path, trouble=repr(error)),))

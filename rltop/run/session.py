@@ -73,14 +73,14 @@ def _number(settings: RunSettings, name: str) -> float | None:
 
 def _read(path: str) -> RunSettings:
     """Read the settings, in a separate thread if the file server may not respond."""
-    from rltop.run.run_settings import RunSettings, settings_beside  # noqa: PLC0415 - for asynchronous runs only
+    from rltop.run.run_settings import RunSettings, settings_near  # noqa: PLC0415 - for asynchronous runs only
     from rltop.sources.file import mount_of  # noqa: PLC0415
 
     if not mount_of(path).is_network:
-        return settings_beside(path)
+        return settings_near(path)
     found: list[RunSettings] = []
     worker = Worker("settings")
-    worker.start(lambda: found.append(settings_beside(path)))
+    worker.start(lambda: found.append(settings_near(path)))
     worker.join(_PATIENCE_S)
     return found[0] if found else RunSettings()
 

@@ -42,14 +42,14 @@ def log_of_run(run: Run, sought: Silent | None = None) -> str:
 
 def told_by(run: Run) -> list[Sequence[PhaseEvent]]:
     """Events of the traces near a run, and of its rows unless its file is a console log."""
-    return [told_by_rows(silent_run(run)), *_told_beside(run)]
+    return [told_by_rows(silent_run(run)), *_trace_events(run)]
 
 
-def _told_beside(run: Run) -> list[list[PhaseEvent]]:
+def _trace_events(run: Run) -> list[list[PhaseEvent]]:
     path, traces = log_of(run.path.raw)[0], Traces()
     if path == "-":
         return []
-    return [*traces.beside(folder_of(path)), *([traces.of(path)] if Path(path).suffix in _TRACED else [])]
+    return [*traces.in_folder(folder_of(path)), *([traces.of(path)] if Path(path).suffix in _TRACED else [])]
 
 
 def told_by_rows(run: Silent, after: int | None = None) -> list[PhaseEvent]:
@@ -107,7 +107,7 @@ def seen(run: Run, silent: Silent, logs: Sequence[str], read: Reading, clock: Cl
     """
     path = log_of(run.path.raw)[0]
     log = path if silent.is_console and not silent.log else next(iter(logs), "")
-    told = [told_by_rows(silent), *_told_beside(run)]
+    told = [told_by_rows(silent), *_trace_events(run)]
     return FilesSeen(silent.rows, told_by_files(log, told, path, clock.wall(), read), clock)
 
 

@@ -287,8 +287,8 @@ async def test_that_only_one_of_the_runs_has_settings_is_said_of_the_others(runs
 
 async def test_the_settings_of_a_run_have_a_page(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     (runs[0].parent / "config.json").write_text('{"optim": {"lr": 1e-6}, "seed": 7}')
-    may_read, beside = threading.Event(), run_settings.settings_beside
-    monkeypatch.setattr(run_settings, "settings_beside", lambda path: may_read.wait() and beside(path))
+    may_read, beside = threading.Event(), run_settings.settings_near
+    monkeypatch.setattr(run_settings, "settings_near", lambda path: may_read.wait() and beside(path))
     app = app_over(runs[0])
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()

@@ -340,13 +340,13 @@ def test_what_the_attempt_before_died_of_ends_no_watch_from_now(
 def test_a_search_for_rollouts_that_ends_is_no_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    let_go, search = threading.Event(), rollouts.dumps_beside
+    let_go, search = threading.Event(), rollouts.dumps_near
 
     def search_slowly(path: str) -> list[RolloutSource]:
         let_go.wait(10.0)
         return search(path)
 
-    monkeypatch.setattr(rollouts, "dumps_beside", search_slowly)
+    monkeypatch.setattr(rollouts, "dumps_near", search_slowly)
     path = tmp_path / "train.log"
     path.write_text("")
     watch = Watch(path, capsys, give_up_s=100.0)

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from rltop.formats.rollouts.files import EpisodeFiles, dumps_in
-from rltop.run.rollouts import dumps_beside
+from rltop.run.rollouts import dumps_near
 
 RUN = Path(__file__).parents[3] / "fixtures" / "prime_rl"
 
@@ -15,7 +15,7 @@ def test_the_files_beside_a_run_are_found(tmp_path: Path) -> None:
     shutil.copytree(RUN / "rollouts", tmp_path / "rollouts")
     metrics = tmp_path / "metrics.jsonl"
     metrics.write_text('{"step": 1, "loss/mean": 0.5}\n')
-    (source,) = dumps_beside(str(metrics))
+    (source,) = dumps_near(str(metrics))
     assert isinstance(source, EpisodeFiles)
     source.refresh()
     assert list(source.steps) == [1, 2, 3]

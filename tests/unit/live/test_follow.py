@@ -237,7 +237,7 @@ def test_hours_of_traces_that_are_past_are_let_go(tmp_path: Path) -> None:
     try:
         for hour in range(20):
             (folder / f"2026-01-01T{hour:02d}.jsonl").write_text(spans)
-            assert sum(map(len, traces.beside(tmp_path))) == 2 * 100 * min(hour + 1, 4)
+            assert sum(map(len, traces.in_folder(tmp_path))) == 2 * 100 * min(hour + 1, 4)
             gc.collect()
             held.append(tracemalloc.get_traced_memory()[0])
     finally:

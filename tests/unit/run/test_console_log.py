@@ -13,7 +13,7 @@ from ptys import PATIENCE_S
 from tables import each_row
 
 from rltop.run.console_log import HELD_BYTES, LINE_CHARS, ConsoleLog, read_line
-from rltop.run.places import logs_beside
+from rltop.run.places import logs_near
 
 
 def wait_for(is_so: Callable[[], object]) -> None:
@@ -131,13 +131,13 @@ def test_the_likeliest_file_comes_first_and_only_files_that_may_be_read(tmp_path
     os.mkfifo(tmp_path / "pipe.log")
     (tmp_path / "device.log").symlink_to("/dev/zero")
     (tmp_path / "gone.log").symlink_to(tmp_path / "nowhere")
-    found = [Path(path).name for path in logs_beside(str(run))]
+    found = [Path(path).name for path in logs_near(str(run))]
     assert found == ["metrics.log", "slurm-12.out", "train.log"]
     # What other programs are called too is this run's where it is called as the run is.
     for name in ("eval-1.log", "test-1.log", "test-1.jsonl"):
         (tmp_path / name).write_text("x\n")
     for own in ("test-1.log", "test-1.jsonl"):
-        found = [Path(path).name for path in logs_beside(str(tmp_path / own))]
+        found = [Path(path).name for path in logs_near(str(tmp_path / own))]
         assert found[0] == "test-1.log" and "eval-1.log" not in found
 
 
@@ -146,12 +146,12 @@ def test_the_log_of_a_wandb_run_and_the_one_above_a_folder_of_metrics(tmp_path: 
     (wandb.parent / "files").mkdir(parents=True)
     wandb.write_bytes(b":W&B")
     (wandb.parent / "files" / "output.log").write_text("x\n")
-    assert [Path(path).name for path in logs_beside(str(wandb))] == ["output.log"]
+    assert [Path(path).name for path in logs_near(str(wandb))] == ["output.log"]
     event = tmp_path / "job" / "tb" / "events.out.tfevents.1.host"
     event.parent.mkdir(parents=True)
     event.write_bytes(b"x")
     (tmp_path / "job" / "nohup.out").write_text("x\n")
-    assert [Path(path).name for path in logs_beside(str(event))] == ["nohup.out"]
+    assert [Path(path).name for path in logs_near(str(event))] == ["nohup.out"]
 
 
 def test_a_run_that_is_a_console_log_is_its_own(tmp_path: Path) -> None:

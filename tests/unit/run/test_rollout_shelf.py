@@ -29,7 +29,7 @@ from rltop.model import EventState
 from rltop.model.completions import Completion, step_of
 from rltop.rules.options import EngineOptions
 from rltop.run.discover import awaited, discover
-from rltop.run.rollouts import HELD_STEPS, RolloutShelf, RolloutWatch, dumps_beside, given_dumps
+from rltop.run.rollouts import HELD_STEPS, RolloutShelf, RolloutWatch, dumps_near, given_dumps
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.stats.groups import StepSummary, summarise
@@ -48,7 +48,7 @@ def shelf_of(path: Path, given: str = "") -> RolloutShelf:
 
 def test_each_trainers_dump_is_found_from_its_run(tmp_path: Path) -> None:
     def found_from(path: Path) -> list[Path]:
-        return [Path(source.path).relative_to(tmp_path) for source in dumps_beside(str(path))]
+        return [Path(source.path).relative_to(tmp_path) for source in dumps_near(str(path))]
 
     run = a_run(tmp_path / "plain")
     (run.parent / "rollouts.jsonl").write_bytes(lines_of(plain_rows([1])))
@@ -75,7 +75,7 @@ def test_each_trainers_dump_is_found_from_its_run(tmp_path: Path) -> None:
 
 def test_dumps_in_the_output_of_a_trainer_beside_the_metrics_are_found(tmp_path: Path) -> None:
     def found_from(path: str) -> list[str]:
-        return [str(Path(source.path).relative_to(tmp_path)) for source in dumps_beside(path)]
+        return [str(Path(source.path).relative_to(tmp_path)) for source in dumps_near(path)]
 
     for number, output in enumerate(("output", "outputs/grpo", "results/deep/run")):
         home = tmp_path / str(number)
@@ -107,7 +107,7 @@ def test_nemo_rls_samples_lie_one_folder_above_its_event_file(tmp_path: Path) ->
     events.parent.mkdir(parents=True)
     events.write_bytes(b"")
     write_nemo(tmp_path / "exp_001", [1, 2])
-    (source,) = dumps_beside(str(events))
+    (source,) = dumps_near(str(events))
     source.refresh()
     assert list(source.steps) == [1, 2]
 
@@ -116,23 +116,23 @@ def test_a_log_that_names_the_folder_is_believed(tmp_path: Path) -> None:
     run = a_run(tmp_path / "jobs", "slurm-1.out")
     write_verl(tmp_path / "elsewhere" / "dump", [4], has_uid=False)
     run.write_text(f"{{'trainer': {{'rollout_data_dir': '{tmp_path}/elsewhere/dump', 'x': None}}}}\nstep:1 - a:2.0\n")
-    assert [source.path for source in dumps_beside(str(run))] == [str(tmp_path / "elsewhere" / "dump")]
+    assert [source.path for source in dumps_near(str(run))] == [str(tmp_path / "elsewhere" / "dump")]
     run.write_text("{'rollout_data_dir': None}\n")
-    assert dumps_beside(str(run)) == []
+    assert dumps_near(str(run)) == []
 
 
 def test_of_several_runs_in_a_folder_each_has_its_own(tmp_path: Path) -> None:
     runs = [a_run(tmp_path, f"{name}.jsonl") for name in ("a", "b")]
     for run in runs:
         (tmp_path / f"{run.stem}_rollouts.jsonl").write_bytes(lines_of(plain_rows([1])))
-    assert [dumps_beside(str(run))[0].path for run in runs] == [str(tmp_path / f"{n}_rollouts.jsonl") for n in "ab"]
+    assert [dumps_near(str(run))[0].path for run in runs] == [str(tmp_path / f"{n}_rollouts.jsonl") for n in "ab"]
 
 
 def test_metrics_and_other_lines_are_no_rollouts(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     (tmp_path / "samples.jsonl").write_bytes(lines_of([{"step": 1, "loss": 2.0, "reward": 1.0}]))
     (tmp_path / "completions").mkdir()
-    assert dumps_beside(str(run)) == [] == dumps_beside("-")
+    assert dumps_near(str(run)) == [] == dumps_near("-")
 
 
 def test_what_is_named_is_taken(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_a_log_that_names_a_folder_of_somebody_else_does_no_harm(tmp_path: Path)
     tmp_path.chmod(0o755)
     os.setresuid(1002, 1002, 0)
     try:
-        assert dumps_beside("slurm-1.out") == [] == dumps_beside(str(run))
+        assert dumps_near("slurm-1.out") == [] == dumps_near(str(run))
         assert given_dumps(f"{closed}/dump")[1] == [f"{closed}/dump: Permission denied"]
     finally:
         os.setresuid(0, 0, 0)

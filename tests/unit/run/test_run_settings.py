@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rltop.clock import FakeClock
 from rltop.formats.settings import MAX_BYTES
-from rltop.run.run_settings import AGAIN_S, RunSettings, settings_beside
+from rltop.run.run_settings import AGAIN_S, RunSettings, settings_near
 from tests.screens import read_settings, session_over, write_rows
 
 
@@ -23,7 +23,7 @@ def test_the_nearest_files_come_first_and_those_of_other_runs_not_at_all(tmp_pat
     write(run / "config.yaml", "lr: 5\nextra: 2\n")
     write(run.parent / "config.yaml", "not: ours\n")
     write(run.parent / "b" / "config.yaml", "not: ours\n")
-    found = settings_beside(str(run / "logs" / "metrics.jsonl"))
+    found = settings_near(str(run / "logs" / "metrics.jsonl"))
     assert found.values == {"lr": 1e-6, "seed": 1, "extra": 2}
     assert [Path(one.path).name for one in found.files] == ["config.yaml", "config.yaml"]
     assert [one.taken for one in found.files] == [2, 1]
@@ -31,9 +31,9 @@ def test_the_nearest_files_come_first_and_those_of_other_runs_not_at_all(tmp_pat
 
 def test_the_only_wandb_run_in_the_folder_is_the_run_and_of_two_none(tmp_path: Path) -> None:
     write(tmp_path / "wandb" / "run-20250101_000000-abc" / "files" / "config.yaml", "lr:\n  value: 1\n")
-    assert settings_beside(str(tmp_path / "metrics.jsonl")).values == {"lr": 1}
+    assert settings_near(str(tmp_path / "metrics.jsonl")).values == {"lr": 1}
     write(tmp_path / "wandb" / "run-20250102_000000-def" / "files" / "config.yaml", "lr:\n  value: 2\n")
-    assert not settings_beside(str(tmp_path / "metrics.jsonl")).values
+    assert not settings_near(str(tmp_path / "metrics.jsonl")).values
 
 
 def test_files_that_cannot_be_used_are_named_and_the_others_read(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_files_that_cannot_be_used_are_named_and_the_others_read(tmp_path: Path)
     write(tmp_path / "args.json", '{"lr": 1}')
     os.mkfifo(tmp_path / "params.json")
     write(tmp_path / "training_args.bin", "never opened")
-    found = settings_beside(str(tmp_path / "metrics.jsonl"))
+    found = settings_near(str(tmp_path / "metrics.jsonl"))
     assert found.values == {"lr": 1}
     told = {Path(one.path).name: one.trouble for one in found.files if one.trouble}
     assert told.keys() == {"config.json", "config.yaml", "params.json"}
@@ -122,7 +122,7 @@ def test_what_verl_prints_when_it_begins_is_its_settings(tmp_path: Path) -> None
     lines += [f"{ray}WARNING: waiting {{0 of 300 s", *(ray + line for line in printed[1:])]
     lines += [ray + "step:1 - critic/rewards/mean:0.1"]
     log = write(tmp_path / "slurm-1.out", "\n".join(lines))
-    assert settings_beside(str(log)).values == {
+    assert settings_near(str(log)).values == {
         "actor_rollout_ref.actor.clip_ratio": 0.2,
         "actor_rollout_ref.actor.name": "a } that is text",
         "actor_rollout_ref.actor.path": "one text",
@@ -139,4 +139,4 @@ def test_what_is_no_printed_settings_is_left_alone(tmp_path: Path) -> None:
         "{'a': {'b': __import__('os').getcwd()}}\n",
         "{'a': {'b': " + "[" * 5_000 + "]" * 5_000 + "}}\n",
     ):
-        assert not settings_beside(str(write(tmp_path / "train.log", text))).values
+        assert not settings_near(str(write(tmp_path / "train.log", text))).values
