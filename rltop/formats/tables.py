@@ -50,7 +50,7 @@ class _Alert(NamedTuple):
     """An alert whose step has not been read yet: Trackio may write it before the row that raised it."""
 
     level: str
-    said: str
+    text: str
     number: int
     time_s: float | None
     position: FilePosition
@@ -197,7 +197,7 @@ class TableDecoder(Decoder):
                 said = self._add_alerts(cells, number)
         total = total or total_of(cells) or self._run.total_steps
         record = self._builder.of_cells(step, time_s, cells, position, total)
-        self._keep(record._replace(said=said, is_part=is_part) if said or is_part else record, records)
+        self._keep(record._replace(script_alerts=said, is_part=is_part) if said or is_part else record, records)
 
     def _alert(self, values: Values, position: FilePosition, records: list[Record]) -> None:
         """An alert raised by the training script, counted in the row of its step, or in the newest one."""
@@ -218,7 +218,7 @@ class TableDecoder(Decoder):
 
     def _give_out_alert(self, alert: _Alert, step: int, records: list[Record]) -> None:
         cells: Row = {ALERTS + alert.level: 1.0}
-        row = TrackerRow(cells, None, alert.time_s, alert.position, (alert.said,))
+        row = TrackerRow(cells, None, alert.time_s, alert.position, (alert.text,))
         self._give_out(PlacedRow(row, step), records)
 
     def _add_alerts(self, cells: Row, number: int) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ class TableDecoder(Decoder):
             cells[ALERTS + alert.level] = count + 1.0 if isinstance(count, float) else 1.0
         if due:
             self._alerts = [alert for alert in self._alerts if alert.number > number]
-        return tuple(alert.said for alert in due)
+        return tuple(alert.text for alert in due)
 
     def _sample(self, values: Values) -> None:
         for key, value in self._object(values.get("metrics", b"")).items():

@@ -41,7 +41,7 @@ class TrackerRow(NamedTuple):
     number: int | None
     time_s: float | None
     position: FilePosition
-    said: tuple[str, ...] = ()
+    script_alerts: tuple[str, ...] = ()
 
 
 class PlacedRow(NamedTuple):

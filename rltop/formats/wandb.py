@@ -654,7 +654,7 @@ class WandbDecoder(BlockLogDecoder):
                 cells[ALERTS + level] = cells.get(ALERTS + level, 0.0) + 1.0
             self._alerts.clear()
             record = self._builder.of_cells(step, time_s, self._in_order(cells), position, self.run.total_steps)
-            records.append(record._replace(said=said, is_part=is_part) if said or is_part else record)
+            records.append(record._replace(script_alerts=said, is_part=is_part) if said or is_part else record)
         return records
 
     def _in_order(self, cells: Row) -> Row:

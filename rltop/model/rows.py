@@ -107,7 +107,7 @@ class Record(NamedTuple):
         marks: cells that held NaN, ±Inf or null.
         total_steps: the planned number of steps, if the row has it.
         other_run: key and text that identify another run, on a row that goes back in steps; otherwise empty.
-        said: alerts that the training script sent to its tracker, one line each, unescaped like `Label.raw`.
+        script_alerts: alerts that the training script sent to its tracker, one line each, unescaped like `Label.raw`.
         is_part: continues the previous row's step, for trackers that log a step in parts.
         is_new_end: what followed it in the file is gone: training resumes from here, or has caught up to here again.
     """
@@ -120,7 +120,7 @@ class Record(NamedTuple):
     position: FilePosition
     total_steps: int | None = None
     other_run: str = ""
-    said: tuple[str, ...] = ()
+    script_alerts: tuple[str, ...] = ()
     is_part: bool = False
     is_new_end: bool = False
 

@@ -133,7 +133,7 @@ class Observation(NamedTuple):
         loss_like: key → value, for losses, gradients and KLs that are not in the catalogue.
         other_run: identifies the run of this segment, if a column shows that it is a different run than before.
         guessed: canonical name → value, for keys that may be that metric judging by their names.
-        said: alerts that the training script sent to its tracker, one line each.
+        script_alerts: alerts that the training script sent to its tracker, one line each.
     """
 
     record: int
@@ -149,7 +149,7 @@ class Observation(NamedTuple):
     loss_like: Mapping[str, float] = MappingProxyType({})
     other_run: str = ""
     guessed: Mapping[str, float] = MappingProxyType({})
-    said: tuple[str, ...] = ()
+    script_alerts: tuple[str, ...] = ()
 
 
 class SpanKind(enum.StrEnum):

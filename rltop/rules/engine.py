@@ -141,16 +141,16 @@ class _Announcer(State):
     def tell(self, observation: Observation, rules: RuleSelection) -> list[Event]:
         told: list[Event] = []
         refused = rules.identity.refused
-        if self.has_told and len(refused) <= self._dropped and not observation.said:
+        if self.has_told and len(refused) <= self._dropped and not observation.script_alerts:
             return told
         if not self.has_told and rules.is_enabled(profiles.RULE):
             told += [_fact(observation, profiles.RULE, profiles.sentence(profile)) for profile in rules.profiles]
         if rules.is_enabled(facts.IMPOSSIBLE):
             sentences = (facts.not_that(one.key, one.metric, one.value) for one in refused[self._dropped :])
             told += [_fact(observation, facts.IMPOSSIBLE, sentence) for sentence in sentences]
-        if observation.said and rules.is_enabled(facts.SAID):
+        if observation.script_alerts and rules.is_enabled(facts.SAID):
             left = int(rules.thresholds(facts.SAID)["most"]) - self._repeated
-            said = observation.said[: max(0, left)]
+            said = observation.script_alerts[: max(0, left)]
             self._repeated += len(said)
             told += [_fact(observation, facts.SAID, f"script alert, {Label.of(text).display}") for text in said]
         self.has_told, self._dropped = True, len(refused)

@@ -469,7 +469,7 @@ class Observer:
         if only is not None:
             return Observation(
                 record, row.step, row.segment, raw.time_s, values, instances, nonfinite, {}, is_late=True,
-                other_run=other_run, said=row.said,
+                other_run=other_run, script_alerts=row.script_alerts,
             )  # fmt: skip
         return Observation(
             record,
@@ -485,7 +485,7 @@ class Observer:
             loss_like=_LazyRow(self._loss_like, cells),
             other_run=other_run,
             guessed=self._guessed.read(cells),
-            said=row.said,
+            script_alerts=row.script_alerts,
         )
 
     def _nonfinite(self, raw: RawRow, only: frozenset[int] | None) -> Mapping[str, NonFinite]:

@@ -118,7 +118,7 @@ def _add_block(buckets: list[_OpenBucket], block: Block, column: int, stride: in
 
 
 _RECALLED_KEPT = 64
-_SAID_KEPT = 256
+_ALERTS_KEPT = 256
 SEGMENTS_KEPT = 64
 """Segments kept apart; the oldest are merged, because two writers of one file cause a restart with every row."""
 
@@ -129,13 +129,13 @@ class ClosedRow(NamedTuple):
     Attributes:
         segment: number of the segment, from 0.
         columns: the columns of a late row that came late; None means all.
-        said: alerts of the training script that came with the row.
+        script_alerts: alerts of the training script that came with the row.
     """
 
     segment: int
     step: int
     columns: tuple[int, ...] | None = None
-    said: tuple[str, ...] = ()
+    script_alerts: tuple[str, ...] = ()
 
 
 class RawRow(NamedTuple):
@@ -187,7 +187,7 @@ class Stream:
         self._crossing = Crossing()
         self._rows_at_return = 0
         self._open_step: int | None = None
-        self._open_said: tuple[str, ...] = ()
+        self._open_alerts: tuple[str, ...] = ()
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Stream:
         elif record.step == last:
             self.overwritten_rows += not record.is_part and _is_overwriting(segment, record, layout)
             self._merge(segment, record, layout, is_late=False)
-            self._open_said = (*self._open_said, *record.said)[:_SAID_KEPT]
+            self._open_alerts = (*self._open_alerts, *record.script_alerts)[:_ALERTS_KEPT]
         else:
             self._go_back(segment, record, layout)
         layout.last_step = max(layout.last_step, record.step)
@@ -232,7 +232,7 @@ class Stream:
 
     def finish(self) -> None:
         if self._is_open and self._open_step is not None:
-            self.closed.append(ClosedRow(self.segments[-1].number, self._open_step, said=self._open_said))
+            self.closed.append(ClosedRow(self.segments[-1].number, self._open_step, script_alerts=self._open_alerts))
             self._is_open = False
 
     def twin(self, steps: Collection[int]) -> Stream:
@@ -284,7 +284,7 @@ class Stream:
         cells = layout.arrange(record.values, block.width)
         block.insert(len(block), record.step, record.time_s, record.position, cells, layout.is_training)
         self.rows += layout.is_training
-        self._open_step, self._is_open, self._open_said = record.step, True, record.said
+        self._open_step, self._is_open, self._open_alerts = record.step, True, record.script_alerts
         self._note_cells(block, record, layout)
         if len(block) == 1 and self._is_bounded:
             self._keep_budget()
@@ -394,8 +394,8 @@ class Stream:
         self.counts.late_rows += 1
         self._recalled.pop(record.step, None)
         # A row still in the queue will be evaluated with the late values.
-        if record.said or all(row[:3] != (segment.number, record.step, None) for row in self.closed):
-            self.closed.append(ClosedRow(segment.number, record.step, layout.columns, record.said))
+        if record.script_alerts or all(row[:3] != (segment.number, record.step, None) for row in self.closed):
+            self.closed.append(ClosedRow(segment.number, record.step, layout.columns, record.script_alerts))
 
     # -- for the rules and the reader of the file --------------------------------------------------------------
 
@@ -422,7 +422,7 @@ class Stream:
         """The newest row, which may still change."""
         if not self._is_open or self._open_step is None:
             return None
-        return ClosedRow(self.segments[-1].number, self._open_step, said=self._open_said)
+        return ClosedRow(self.segments[-1].number, self._open_step, script_alerts=self._open_alerts)
 
     def has(self, key: str) -> bool:
         return key in self._columns

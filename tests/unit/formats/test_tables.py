@@ -192,11 +192,11 @@ def test_an_alert_waits_for_the_row_of_its_step() -> None:
     last = ("alerts", {"level": "warn", "title": "y" * 3000})
     records = decoder.feed(lines(alert, *(trackio(i, {"a": 1.0}) for i in range(4)), last), 0, 0)
     assert [record.step for record in records if "alerts/error" in record.schema.keys] == [2]
-    assert [(record.step, record.said[0][:12]) for record in records if record.said] == [
+    assert [(record.step, record.script_alerts[0][:12]) for record in records if record.script_alerts] == [
         (2, "error: x: a b"[:12]),
         (3, "warn: yyyyyy"),
     ]
-    assert len(records[-1].said[0]) < 600
+    assert len(records[-1].script_alerts[0]) < 600
 
 
 def test_what_the_script_alerted_is_an_event_and_no_verdict_of_a_rule(stores: Path) -> None:

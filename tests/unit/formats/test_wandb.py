@@ -33,7 +33,7 @@ def decode(data, piece=1 << 20):
 
 def plain(records):
     return [
-        (r.step, r.time_s, r.schema.keys, r.values.tobytes(), r.marks, r.position, r.total_steps, r.said)
+        (r.step, r.time_s, r.schema.keys, r.values.tobytes(), r.marks, r.position, r.total_steps, r.script_alerts)
         for r in records
     ]
 
@@ -457,6 +457,6 @@ def test_alerts_of_the_script_stand_on_the_newest_row_or_on_the_first():
     )
     for piece in (1 << 20, 7):
         records, _ = decode(data, piece)
-        said = [(record.step, line) for record in records for line in record.said]
+        said = [(record.step, line) for record in records for line in record.script_alerts]
         assert said == [(0, "info: Early: before any row"), (4, "warn: Low: reward 0.1"), (4, "warn: Low: x")]
         assert cells(records[0]) == {"a": 1.0, "alerts/info": 1.0}

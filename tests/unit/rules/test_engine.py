@@ -303,12 +303,12 @@ def test_values_near_the_largest_number_are_judged_and_raise_nothing(exponent: i
 def test_alerts_of_the_training_script_are_repeated_escaped_and_not_without_end() -> None:
     engine = Engine(identity())
     for record in range(1, 301):
-        engine.observe(observation(record, healthy(record))._replace(said=("warn: \x1b[31m low",)))
+        engine.observe(observation(record, healthy(record))._replace(script_alerts=("warn: \x1b[31m low",)))
     told = [event for event in engine.events if event.rule == "F7"]
     assert len(told) == 200
     assert told[0].message == "script alert, warn: \\x1b[31m low"
     assert {event.state for event in told} == {EventState.FACT}
-    assert engine.after(observation(301, healthy(301))._replace(said=("warn: x",))).events == []
+    assert engine.after(observation(301, healthy(301))._replace(script_alerts=("warn: x",))).events == []
     silenced = Engine(identity(), EngineOptions(rules={"F7": {"enabled": False}}))
-    silenced.observe(observation(1, healthy(1))._replace(said=("warn: low",)))
+    silenced.observe(observation(1, healthy(1))._replace(script_alerts=("warn: low",)))
     assert silenced.events == []
