@@ -41,7 +41,7 @@ from rltop.report.document import check_document, dumps
 from rltop.report.overview_document import once_document
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.run.options import IngestOptions
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.session import PREVIEW_FROM_BYTES, Session
 from rltop.run.snapshot import Snapshot
 from rltop.screen.row_view import RowView
@@ -102,7 +102,7 @@ Worker.start = in_place  # type: ignore[method-assign]
 Screen._compositor_refresh = unpainted  # type: ignore[method-assign]
 
 
-def session_of(found: Found, clock: FakeClock, *, has_preview: bool = False) -> Session:
+def session_of(found: FoundRun, clock: FakeClock, *, has_preview: bool = False) -> Session:
     """A session over one run, nothing read yet."""
     return Session([found], direct(clock), clock, IngestOptions(has_preview=has_preview))
 
@@ -217,7 +217,7 @@ async def to_overview(app: RltopApp) -> None:
         await press(app, "escape")
 
 
-def documents(found: Found) -> Iterator[dict[str, Any]]:
+def documents(found: FoundRun) -> Iterator[dict[str, Any]]:
     """What `check --json` and `--once --json` say of a run."""
     for name, document in (("check", check_document), ("once", once_document)):
         session = session_of(found, FakeClock())
@@ -242,7 +242,7 @@ def put(path: str, line: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps({"file": path, **line}, ensure_ascii=False, sort_keys=True) + "\n")
 
 
-async def show_run(found: Found, sizes: list[tuple[int, int]]) -> None:
+async def show_run(found: FoundRun, sizes: list[tuple[int, int]]) -> None:
     """Print everything of one run."""
     for document in documents(found):
         put(found.path, document)

@@ -29,7 +29,7 @@ from rltop.live.probe import Device, Fact, InferenceEngine, Job, Process
 from rltop.model import Label
 from rltop.resources import folder
 from rltop.rows.rows import Target, TargetKind
-from rltop.run.discover import Found
+from rltop.run.discover import FoundRun
 from rltop.run.options import IngestOptions
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
@@ -245,7 +245,7 @@ def session_at(scene: Scene, clock: FakeClock) -> Session:
         feeds.append(ReplayFeed(path, 1.0, clock, warm_start=0.5))
         return feeds[-1]
 
-    found = Found(str(scene.path), Label.of(scene.name))
+    found = FoundRun(str(scene.path), Label.of(scene.name))
     session = Session([found], open_feed, clock, IngestOptions(total_steps=scene.total_steps))
     session.step(1.0)
     while (session.runs[0].stream.last_step or 0) < scene.step:
@@ -274,7 +274,7 @@ def session_of(desk: Desk, clock: FakeClock) -> Session:
         Path(file).write_text(text)
         os.utime(file, (newest_s, newest_s))
     clock.advance(newest_s + desk.seen_s - clock.wall())
-    found = [Found(f"{name}/metrics.jsonl", Label.of(name)) for name in desk.runs]
+    found = [FoundRun(f"{name}/metrics.jsonl", Label.of(name)) for name in desk.runs]
     facts = desk.facts
     probes = (lambda _: [Told(facts)]) if facts is not None else None
     log = next(name for name in desk.texts if name.endswith(".log")) if facts is not None else ""

@@ -20,7 +20,7 @@ from rltop.clock import FakeClock
 from rltop.model import Event, Label, Metric, Observation, StepTiming, Verdict
 from rltop.report.overview_document import once_document
 from rltop.run.options import IngestOptions
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
@@ -92,7 +92,7 @@ class _Reader(pickle.Unpickler):
 @cache
 def _read(paths: tuple[Path, ...]) -> tuple[bytes, list[Any]]:
     clock = FakeClock()
-    found = [Found(str(path), name_of(str(path)), path.stat().st_size) for path in paths]
+    found = [FoundRun(str(path), name_of(str(path)), path.stat().st_size) for path in paths]
     session = Session(found, partial(_follow, clock=clock), clock, IngestOptions())
     session.drain()
     for run in session.runs:

@@ -20,7 +20,7 @@ from rltop.app.options import UiOptions
 from rltop.app.page_screen import PageScreen
 from rltop.clock import FakeClock
 from rltop.run.options import IngestOptions
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 
@@ -34,7 +34,7 @@ def session_over(*paths: Path, clock: FakeClock | None = None, ingest: IngestOpt
     """A session that reads in the caller's own time."""
     clock = clock or FakeClock()
     ingest = ingest or IngestOptions()
-    found = [Found(str(path), name_of(str(path)), path.stat().st_size) for path in paths]
+    found = [FoundRun(str(path), name_of(str(path)), path.stat().st_size) for path in paths]
     return Session(found, lambda path, last: DirectFeed(path, clock=clock, last=last), clock, ingest)
 
 

@@ -9,14 +9,14 @@ import gc
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rltop.cli.open_session import each_run, not_read, read_pipe, read_rollouts, read_whole, runs_of
+from rltop.cli.open_session import each_run, read_pipe, read_rollouts, read_whole, reading_error, runs_of
 from rltop.cli.output import complain, complain_of, looks, say, text_width
 from rltop.cli.resolve_paths import load_config
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError, SourceError, worst_code
 from rltop.model import Event, Level, RunState
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 
@@ -71,18 +71,18 @@ def _many(
     arguments: Namespace,
     config: Config,
     spec: Any,
-    runs: Iterable[Found | tuple[str, RltopError]],
+    runs: Iterable[FoundRun | tuple[str, RltopError]],
     reports: list[RunReport] | None,
 ) -> int:
     """Check runs one at a time, without keeping any in memory; prints a JSON array or consecutive texts."""
     codes = set()
     for number, found in enumerate(runs):
         try:
-            if not isinstance(found, Found):
+            if not isinstance(found, FoundRun):
                 raise found[1]
             code, text = _one(arguments, config, spec, found, reports, is_only=False)
         except RltopError as error:
-            path = found.path if isinstance(found, Found) else found[0]
+            path = found.path if isinstance(found, FoundRun) else found[0]
             complain_of(error)
             code, text = error.exit_code, _json({"path": path, "error": error.message}) if arguments.json else ""
         codes.add(code)
@@ -96,12 +96,12 @@ def _many(
 
 
 def _one(
-    arguments: Namespace, config: Config, spec: Any, found: Found, reports: list[RunReport] | None, *, is_only: bool
+    arguments: Namespace, config: Config, spec: Any, found: FoundRun, reports: list[RunReport] | None, *, is_only: bool
 ) -> tuple[int, str]:
     session = read_whole(found, config)
     run = session.runs[0]
     try:
-        trouble = not_read(run)
+        trouble = reading_error(run)
         if trouble is not None:
             raise trouble
         read_rollouts(session)
@@ -187,7 +187,7 @@ def worst_level(run: Run, *, has_ever: bool, counts: Callable[[Event], bool] = l
     return max(levels, default=Level.OK)
 
 
-def print_once(found: Found, config: Config, arguments: Namespace) -> int:
+def print_once(found: FoundRun, config: Config, arguments: Namespace) -> int:
     """Read a file, print it and exit; without `--live` silence is not judged.
 
     Raises:
@@ -209,7 +209,7 @@ def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
 
 def _print(run: Run, config: Config, arguments: Namespace) -> int:
     has_rows = any(each.stream.has_values for each in run.streams)
-    trouble = not_read(run)
+    trouble = reading_error(run)
     if trouble is not None:
         raise trouble
     if run.main.state_note and not has_rows:
@@ -226,7 +226,7 @@ def _print(run: Run, config: Config, arguments: Namespace) -> int:
     return EXIT_OK if has_rows else EXIT_NO_METRICS
 
 
-def print_several(found: Sequence[Found], config: Config, arguments: Namespace) -> int:
+def print_several(found: Sequence[FoundRun], config: Config, arguments: Namespace) -> int:
     """Read several runs, one after the other, and print one line each; in JSON an array of complete documents.
 
     Returns:
@@ -242,7 +242,7 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
         # A list does not search for completions, neither here nor on the screen.
         has_rollouts = arguments.json or bool(config.ingest.rollouts)
         session = read_whole(each, config, is_live=arguments.live, has_rollouts=has_rollouts)
-        trouble = not_read(session.runs[0])
+        trouble = reading_error(session.runs[0])
         if trouble is not None:
             complain_of(trouble)
             is_whole = False

@@ -19,7 +19,7 @@ from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row
 from rltop.run import preferences
 from rltop.run.pipeline import ENDLESS, Pipeline
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.run import Run
 from rltop.run.run_stream import FIRST_ROWS, ReadPath, RunStream, last_rows
 from rltop.run.snapshot import Snapshot
@@ -42,7 +42,7 @@ class _Unread(Feed):
         return []
 
 
-def early_rows(found: Found, config: Config, clock: Clock, width: int, height: int) -> Sequence[Row]:
+def early_rows(found: FoundRun, config: Config, clock: Clock, width: int, height: int) -> Sequence[Row]:
     """The overview of the newest rows; empty if they cannot be read without earlier ones."""
     kind = found.kind or JSONL
     last = last_rows(kind, FIRST_ROWS)
@@ -55,7 +55,7 @@ def early_rows(found: Found, config: Config, clock: Clock, width: int, height: i
     return paint_overview(view, width, height, glyph_set(is_ascii=config.ui.is_ascii), has_counts=False)
 
 
-def read_newest(found: Found, kind: Kind, last: LastRows, config: Config, clock: Clock) -> Run:
+def read_newest(found: FoundRun, kind: Kind, last: LastRows, config: Config, clock: Clock) -> Run:
     """The last rows of a file as a run with unread history."""
     options = config.ingest
     stream = Stream("", options.store)

@@ -18,8 +18,8 @@ from rltop.cli.resolve_paths import (
     completions_found,
     look,
     piped_found,
+    require_usable_paths,
     say_left_out,
-    stand_somewhere,
     take_standard_input,
 )
 from rltop.clock import Clock
@@ -27,7 +27,7 @@ from rltop.config import Config
 from rltop.errors import NoMetricsError, RltopError, SourceError, cannot_read
 from rltop.model.table_rows import split_member
 from rltop.run.options import IngestOptions, OpenFeed
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.run_stream import seconds_left
 from rltop.run.session import Session
 from rltop.sources.events import ONCE, ONE_SHOT, TailOptions
@@ -58,7 +58,7 @@ def threaded(reader: Reader) -> OpenFeed:
     return open_feed
 
 
-def runs_of(path: str) -> list[Found]:
+def runs_of(path: str) -> list[FoundRun]:
     """The run in a file, or every run in a directory or matching a glob, newest first.
 
     Raises:
@@ -67,7 +67,7 @@ def runs_of(path: str) -> list[Found]:
     """
     if path == STANDARD_INPUT:
         return [piped_found()]
-    stand_somewhere([path])
+    require_usable_paths([path])
     is_place = answered(path, lambda: _is_place(path))
     looked = look([path])
     if is_place:
@@ -99,7 +99,7 @@ def _is_place(path: str) -> bool:
     return False
 
 
-def each_run(paths: Iterable[str]) -> Iterator[Found | tuple[str, RltopError]]:
+def each_run(paths: Iterable[str]) -> Iterator[FoundRun | tuple[str, RltopError]]:
     """Every run at every path; for a path without any, the path and the error."""
     for path in paths:
         try:
@@ -123,7 +123,12 @@ def file_size(path: str) -> int:
 
 
 def read_whole(
-    run: Found | str, config: Config, clock: Clock | None = None, *, is_live: bool = False, has_rollouts: bool = False
+    run: FoundRun | str,
+    config: Config,
+    clock: Clock | None = None,
+    *,
+    is_live: bool = False,
+    has_rollouts: bool = False,
 ) -> Session:
     """Read one run to its end and judge it; reads standard input until its writer closes it.
 
@@ -180,7 +185,7 @@ def drain(session: Session) -> None:
         line.close()
 
 
-def not_read(run: Run) -> SourceError | None:
+def reading_error(run: Run) -> SourceError | None:
     """Why a run could not be read to its end; None if it was."""
     error = run.trouble
     if error is None or not run.stream.rows:

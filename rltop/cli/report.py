@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltop import units
-from rltop.cli.open_session import each_run, not_read, read_whole
+from rltop.cli.open_session import each_run, read_whole, reading_error
 from rltop.cli.output import complain_of, say
 from rltop.cli.resolve_paths import load_config, one_run
 from rltop.clock import Clock
@@ -22,7 +22,7 @@ from rltop.pages.chart import Axis
 from rltop.report.markdown import job_summary
 from rltop.report.run_report import MOST_RUNS, Made, RunReport, build_report
 from rltop.report.writers import DATA, format_of, rendered
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.run_settings import settings_near
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -93,25 +93,25 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
     window = steps_of(arguments)
     baseline, kept = None, None
 
-    def read(found: Found) -> Session:
+    def read(found: FoundRun) -> Session:
         return read_whole(found, config, is_live=arguments.live, has_rollouts=True)
 
     if arguments.baseline is not None:
         baseline = one_run(arguments.baseline)
         kept = read(baseline)
         place = os.path.realpath(baseline.path)
-        is_it = [isinstance(each, Found) and os.path.realpath(each.path) == place for each in asked]
+        is_it = [isinstance(each, FoundRun) and os.path.realpath(each.path) == place for each in asked]
         asked = [baseline if it else each for each, it in zip(asked, is_it, strict=True)]
         asked += [] if any(is_it) else [baseline]
     for found in asked:
-        if not isinstance(found, Found):
+        if not isinstance(found, FoundRun):
             failed.append(found[1])
             continue
         session = kept if kept is not None and found is baseline else read(found)
         run = session.runs[0]
         if suffix not in DATA and run.settings is None:
             run.settings = settings_near(run.path.raw)
-        trouble: RltopError | None = not_read(run)
+        trouble: RltopError | None = reading_error(run)
         whole = run.stream.first_step or 0, run.stream.last_step or 0
         is_outside = run.stream.rows > 0 and _is_outside(window, whole)
         if is_outside and trouble is None:

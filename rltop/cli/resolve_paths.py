@@ -20,8 +20,8 @@ from rltop.config import Config, load
 from rltop.errors import NoAnswerError, SourceError
 from rltop.files import Worker
 from rltop.model import Label
-from rltop.run.discover import Discovery, FirstLook
-from rltop.run.places import Found
+from rltop.run.discover import Discovery, FirstScan
+from rltop.run.places import FoundRun
 from rltop.settings import LIVE_LISTS, LIVE_TEXTS
 from rltop.trainers import setup_hints
 
@@ -198,7 +198,7 @@ def _no_answer(silent_s: float, doing: str) -> NoAnswerError:
     )
 
 
-def look_each(paths: Sequence[str], give_up_s: float | None = None) -> list[tuple[str, Discovery]]:
+def discover_each(paths: Sequence[str], give_up_s: float | None = None) -> list[tuple[str, Discovery]]:
     """The runs at each path; a path that fails is reported and skipped if there are others.
 
     Raises:
@@ -219,20 +219,20 @@ def look_each(paths: Sequence[str], give_up_s: float | None = None) -> list[tupl
     return looked
 
 
-def begin_look(paths: Sequence[str]) -> FirstLook:
+def begin_look(paths: Sequence[str]) -> FirstScan:
     """Start finding the runs at `paths`, in a thread: a dead file server must not block.
 
     Raises:
         SourceError: standard input is among them.
     """
     _refuse_standard_input(paths)
-    return FirstLook(paths, Clock())
+    return FirstScan(paths, Clock())
 
 
 def _refuse_standard_input(paths: Sequence[str]) -> None:
     if STANDARD_INPUT in paths:
         raise SourceError("standard input cannot be combined with files", "pass - alone")
-    stand_somewhere(paths)
+    require_usable_paths(paths)
 
 
 def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
@@ -245,7 +245,7 @@ def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
     complain(f"skipped, unreadable ({len(left_out):,}):", *lines)
 
 
-def stand_somewhere(paths: Sequence[str]) -> None:
+def require_usable_paths(paths: Sequence[str]) -> None:
     """Check that no path is a URL, and that the current directory still exists if a path is relative.
 
     Raises:
@@ -267,18 +267,18 @@ def stand_somewhere(paths: Sequence[str]) -> None:
         ) from error
 
 
-def newest_first(found: Iterable[Found]) -> list[Found]:
+def newest_first(found: Iterable[FoundRun]) -> list[FoundRun]:
     return sorted(found, key=lambda one: -(one.modified_s or 0.0))
 
 
-def one_of_several(found: Sequence[Found], doing: str = "watching") -> str:
+def one_of_several(found: Sequence[FoundRun], doing: str = "watching") -> str:
     others = [Label.of(each.path).display for each in found[1:4]]
     more = f" and {len(found) - 4} more" if len(found) > 4 else ""
     newest = Label.of(found[0].path).display
     return f"{doing} {newest}, the newest of {len(found)} runs; others: {', '.join(others)}{more}"
 
 
-def one_run(path: str) -> Found:
+def one_run(path: str) -> FoundRun:
     """The only run at the path of `--baseline`.
 
     Raises:
@@ -299,7 +299,7 @@ def completions_found(dumps: Sequence[str]) -> list[str]:
     return [f"only completions, which the screen shows (R): {', '.join(shown)}"] if shown else []
 
 
-def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
+def why_nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
     """Which files were rejected, and how to make each trainer write metrics."""
     lines = [f"no metric file found in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
     lines += [f"no file matches {path}" for path in discovery.missing]
@@ -317,8 +317,8 @@ def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
     return lines
 
 
-def piped_found() -> Found:
-    return Found(STANDARD_INPUT, Label.of("standard input"))
+def piped_found() -> FoundRun:
+    return FoundRun(STANDARD_INPUT, Label.of("standard input"))
 
 
 def take_standard_input() -> int:

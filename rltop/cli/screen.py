@@ -22,26 +22,26 @@ from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row, text_rows
 from rltop.rows.themes import load_palette
 from rltop.run.options import Notifier, OpenFeed
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.screen.early import keeps_early_keys, paint_early
 from rltop.screen.environment import is_served, settle_environment
 from rltop.screen.guard import TerminalGuard, open_guard
 from rltop.sources.file import need_files
 
 if TYPE_CHECKING:
-    from rltop.run.discover import FirstLook, Rescanner, Sniffed
+    from rltop.run.discover import FirstScan, Rescanner, SniffResults
     from rltop.sources.tail import LastRows
 
 Build = Callable[[int, int], Sequence[Row]]
 
 
 def watch(
-    found: Sequence[Found],
+    found: Sequence[FoundRun],
     config: Config,
     paths: Sequence[str] = (),
     left_out: Sequence[tuple[str, str]] = (),
-    first: FirstLook | None = None,
-    seen: Sniffed | None = None,
+    first: FirstScan | None = None,
+    seen: SniffResults | None = None,
 ) -> int:
     clock = Clock()
 
@@ -90,7 +90,7 @@ def watch_pipe(pipe: int, config: Config) -> int:
         return _run([piped_found()], config, open_feed, Clock(), notifier, guard)
 
 
-def play(found: Found, config: Config, *, speed: float, warm_start: float) -> int:
+def play(found: FoundRun, config: Config, *, speed: float, warm_start: float) -> int:
     """Play back a recording until the user quits.
 
     Args:
@@ -106,7 +106,7 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
     with _terminal(config, lambda _width, _height: ()) as guard:
         ui = config.ui._replace(played=f"replay {units.TIMES}{speed:g}")
         config = config._replace(ui=ui, ingest=config.ingest._replace(follows_jobs=False))
-        return _run([Found(found.path, found.name)], config, open_feed, clock, Notifier(), guard)
+        return _run([FoundRun(found.path, found.name)], config, open_feed, clock, Notifier(), guard)
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard | None]:
 
 
 def _run(
-    found: Sequence[Found],
+    found: Sequence[FoundRun],
     config: Config,
     open_feed: OpenFeed,
     clock: Clock,
@@ -144,7 +144,7 @@ def _run(
     session = Session(found, open_feed, clock, config.ingest, notifier)
     session.left_out = lambda: left_out if rescanner is None else rescanner.left_out
     if rescanner is not None:
-        session.look_again = rescanner.take
+        session.take_rescan = rescanner.take
     try:
         settle_environment(os.environ)
         from rltop.app.app import run

@@ -16,18 +16,18 @@ from rltop.cli.resolve_paths import (
     load_config,
     look,
     newest_first,
-    nothing_found,
     one_run,
+    require_usable_paths,
     say_left_out,
-    stand_somewhere,
     take_standard_input,
+    why_nothing_found,
 )
 from rltop.config import Config, is_plain_terminal
 from rltop.errors import EXIT_NO_METRICS, EXIT_USAGE, SourceError, cannot_read
 from rltop.model import Label
 from rltop.resources import folder
 from rltop.run.discover import Discovery
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.screen.environment import is_served
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _show_beside(config: Config, arguments: Namespace) -> int:
 
 def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:
     if not discovery.found:
-        complain(*nothing_found(arguments.paths, discovery))
+        complain(*why_nothing_found(arguments.paths, discovery))
         return EXIT_NO_METRICS
     from rltop.cli.check import print_once, print_several
 
@@ -137,7 +137,7 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
     from rltop.cli.open_session import file_size
 
     config = load_config(arguments)
-    stand_somewhere([path])
+    require_usable_paths([path])
 
     def size() -> int:
         found = file_size(path)
@@ -146,7 +146,7 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
             return found
 
     try:
-        found = Found(path, name, answered(path, size))
+        found = FoundRun(path, name, answered(path, size))
     except OSError as error:
         raise cannot_read(path, error) from error
     if _is_text(arguments):

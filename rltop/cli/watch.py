@@ -27,13 +27,13 @@ from rltop.cli.open_session import threaded
 from rltop.cli.output import OutputError, complain, finish_saying, say, stop_saying
 from rltop.cli.resolve_paths import (
     STANDARD_INPUT,
+    discover_each,
     load_config,
-    look_each,
-    nothing_found,
     one_of_several,
     piped_found,
     say_left_out,
     take_standard_input,
+    why_nothing_found,
 )
 from rltop.clock import Clock
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoAnswerError
@@ -45,7 +45,7 @@ from rltop.pages.header import OVER, lack_of
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
 from rltop.run.discover import Discovery, Rescanner, awaited, is_awaited
 from rltop.run.options import Notifier
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.run import Run
 from rltop.run.run_stream import UNJUDGED_LIVE_S, broken_off
 from rltop.run.session import Session
@@ -643,7 +643,7 @@ def watch(arguments: Namespace) -> int:
     notifier = Notifier()
     if arguments.paths == [STANDARD_INPUT]:
         pipe = take_standard_input()
-        found: Sequence[Found] = [piped_found()]
+        found: Sequence[FoundRun] = [piped_found()]
         session = Session(found, lambda _path, _lines: PipeFeed(pipe, notifier.notify), clock, ingest, notifier)
         return _watch(session, arguments, clock, notifier, warden)
     try:
@@ -661,14 +661,14 @@ def watch(arguments: Namespace) -> int:
         rescanner.start()
     try:
         session = Session(found, threaded(reader), clock, ingest, notifier)
-        session.look_again = lambda: of_these(session, rescanner.take())
+        session.take_rescan = lambda: of_these(session, rescanner.take())
         return _watch(session, arguments, clock, notifier, warden)
     finally:
         rescanner.close()
         reader.close()
 
 
-def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] | None:
+def of_these(session: Session, news: Sequence[FoundRun] | None) -> Sequence[FoundRun] | None:
     """The part of a rescan that concerns the watched runs; for a directory, one run is watched, not later ones."""
     if news is None:
         return None
@@ -677,12 +677,12 @@ def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] 
     return [each for each in news if session.knows(each)] or None
 
 
-def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[Found], list[str]]:
+def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[FoundRun], list[str]]:
     """The requested runs (the newest one of a directory), and the paths where more may appear.
 
     If there are none at all, a placeholder that waits; otherwise the existing ones, and empty paths are reported.
     """
-    looked = look_each(paths, give_up_s)
+    looked = discover_each(paths, give_up_s)
     together = Discovery(
         found=[each for _, discovery in looked for each in discovery.found],
         passed_over=[each for _, discovery in looked for each in discovery.passed_over],
@@ -691,12 +691,12 @@ def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[Found], 
     )
     if is_awaited(together):
         return [awaited(paths, together)], list(paths or ["."])
-    found: dict[str, Found] = {}
+    found: dict[str, FoundRun] = {}
     growing = []
     for path, discovery in looked:
         say_left_out(discovery.left_out)
         if not discovery.found:
-            complain(*nothing_found([path], discovery))
+            complain(*why_nothing_found([path], discovery))
         elif discovery.looked_in and len(discovery.found) > 1:
             complain(one_of_several(discovery.found))
         for each in discovery.found[:1] if discovery.looked_in else discovery.found:

@@ -28,7 +28,7 @@ from rltop.model.table_rows import LOG_NAME, is_log, may_be_database, member_pat
 from rltop.run.places import (
     NO_RUNS,
     WANDB_PARTS,
-    Found,
+    FoundRun,
     checkpoint_state_file,
     name_of,
     read_ranges,
@@ -79,7 +79,7 @@ class SniffResult(NamedTuple):
 
 
 _EMPTY = SniffResult(0, CONSOLE, "empty")
-Sniffed = dict[str, SniffResult]
+SniffResults = dict[str, SniffResult]
 """Results of earlier scans, by path."""
 
 
@@ -92,7 +92,7 @@ class Discovery(Struct, frozen=False):
     folders without a run. `names` and `opened` are progress counters during the scan.
     """
 
-    found: list[Found] = field(default_factory=list)
+    found: list[FoundRun] = field(default_factory=list)
     passed_over: list[tuple[str, str]] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
     failed: list[SourceError] = field(default_factory=list)
@@ -100,11 +100,11 @@ class Discovery(Struct, frozen=False):
     missing: list[str] = field(default_factory=list)
     completions: list[str] = field(default_factory=list)
     may_grow: bool = False
-    seen: Sniffed = field(default_factory=dict)
+    seen: SniffResults = field(default_factory=dict)
     names: int = 0
     opened: int = 0
 
-    def numbers_of(self, run: Found) -> Numbers:
+    def numbers_of(self, run: FoundRun) -> Numbers:
         from rltop.run.grouping import read_numbers  # noqa: PLC0415 - most folders have files of one kind
 
         known = self.seen.get(run.path, SniffResult(run.size, run.kind, ""))
@@ -114,7 +114,7 @@ class Discovery(Struct, frozen=False):
         assert known.numbers is not None
         return known.numbers
 
-    def is_part(self, found: Found, whole: Found) -> bool:
+    def is_part(self, found: FoundRun, whole: FoundRun) -> bool:
         """Whether a checkpoint's file is contained in that of its run, cached until it grows."""
         from rltop.run.grouping import is_part_of  # noqa: PLC0415 - as above
 
@@ -126,7 +126,7 @@ class Discovery(Struct, frozen=False):
             known.parts[whole.path] = is_part_of(found, whole)
         return known.parts[whole.path]
 
-    def total_of(self, run: Found, *, is_one_of_few: bool) -> int | None:
+    def total_of(self, run: FoundRun, *, is_one_of_few: bool) -> int | None:
         """The planned number of steps of a run, from its newest other record that has it."""
         state = checkpoint_state_file(run.path) if is_one_of_few and split_member(run.path) is None else None
         if state is not None and str(state) != run.path:
@@ -143,7 +143,7 @@ class Discovery(Struct, frozen=False):
         self.left_out.append((path, reason))
 
 
-def discover(paths: Sequence[str], seen: Sniffed | None = None, into: Discovery | None = None) -> Discovery:
+def discover(paths: Sequence[str], seen: SniffResults | None = None, into: Discovery | None = None) -> Discovery:
     """Find the metric streams at `paths`; the default is the current directory.
 
     An unreadable file is skipped and reported; it is an error only if it was named and is the only result.
@@ -205,17 +205,17 @@ def _look_for(path: str, result: Discovery) -> None:
             result.leave_out(each, reason_of(error))
 
 
-def _described(path: str, seen: Sniffed) -> Found:
+def _described(path: str, seen: SniffResults) -> FoundRun:
     """A record that is not followed, as known from the latest scan."""
     known = seen.get(path)
     try:
         info = Path(path).stat()
     except OSError:
-        return Found(path, Label.of(""))
-    return Found(path, Label.of(""), info.st_size, info.st_mtime, None if known is None else known.kind)
+        return FoundRun(path, Label.of(""))
+    return FoundRun(path, Label.of(""), info.st_size, info.st_mtime, None if known is None else known.kind)
 
 
-def _declared(found: Found, result: Discovery) -> Ranges:
+def _declared(found: FoundRun, result: Discovery) -> Ranges:
     result.opened += 1
     try:
         return read_ranges(found.path, lambda path, reason: result.passed_over.append((path, reason)))
@@ -278,7 +278,7 @@ def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
             # A database is read run by run: there is nothing to follow before the first one.
             result.may_grow = True
         else:
-            result.found.append(Found(path, name_of(path)))
+            result.found.append(FoundRun(path, name_of(path)))
         return
     if stat.S_ISDIR(info.st_mode):
         result.looked_in.append(path)
@@ -307,10 +307,10 @@ def _look_at_file(path: str, info: os.stat_result, result: Discovery, *, is_only
         _refuse(path, reason)
     writers = _writers(path, info) if kind is CONSOLE else []
     result.may_grow = result.may_grow or bool(writers)
-    result.found += writers or [Found(path, named(path, kind), info.st_size, info.st_mtime, kind)]
+    result.found += writers or [FoundRun(path, named(path, kind), info.st_size, info.st_mtime, kind)]
 
 
-def _writers(path: str, info: os.stat_result) -> list[Found]:
+def _writers(path: str, info: os.stat_result) -> list[FoundRun]:
     """The runs that a launcher has marked in a console log; empty for a log of a single run.
 
     Raises:
@@ -322,10 +322,10 @@ def _writers(path: str, info: os.stat_result) -> list[Found]:
 
     with open_regular(path) as file:
         writers = writers_in(file)
-    return [Found(member_path(path, each), Label.of(each), info.st_size, info.st_mtime, CONSOLE) for each in writers]
+    return [FoundRun(member_path(path, each), Label.of(each), info.st_size, info.st_mtime, CONSOLE) for each in writers]
 
 
-def _members(path: str, info: os.stat_result) -> list[Found]:
+def _members(path: str, info: os.stat_result) -> list[FoundRun]:
     """The runs of a database, newest first, or the one in a folder of MLflow's file store.
 
     Raises:
@@ -339,7 +339,7 @@ def _members(path: str, info: os.stat_result) -> list[Found]:
     else:
         tracked = [(member_path(path, run.member), run) for run in runs_in(path) or ()]
     return [
-        Found(each, titled(run.name, each), max(1, info.st_size), run.modified_s or info.st_mtime, TABLES)
+        FoundRun(each, titled(run.name, each), max(1, info.st_size), run.modified_s or info.st_mtime, TABLES)
         for each, run in tracked
     ]
 
@@ -352,7 +352,7 @@ def _size_of(path: str) -> int:
         return 0
 
 
-def _member(path: str, member: str) -> Found:
+def _member(path: str, member: str) -> FoundRun:
     """One run of a database or a console log, by id or by name; if several have the name, the newest.
 
     Raises:
@@ -387,12 +387,12 @@ def _refuse(path: str, reason: str) -> None:
         raise SourceError(f"{path} is {what}, not a metric stream", remedy)
 
 
-def _search(folder: str, result: Discovery) -> list[Found]:
+def _search(folder: str, result: Discovery) -> list[FoundRun]:
     """Runs below a directory, newest first; without any, its only console log, which may still get rows."""
     files, died, logs, titles = [], [], [], {}
     for path, info in _walk(folder, result):
         size = info.st_size + (_size_of(f"{path}-wal") if may_be_database(path) else 0)
-        found = Found(path, name_of(path), info.st_size, info.st_mtime, CONSOLE)
+        found = FoundRun(path, name_of(path), info.st_size, info.st_mtime, CONSOLE)
         logs += [found] if is_log(path) else []
         if size == 0:
             result.passed_over.append((path, "empty"))
@@ -411,7 +411,7 @@ def _search(folder: str, result: Discovery) -> list[Found]:
             titles[path] = judged.title
             writers = _runs_in(path, _writers, info, result) if judged.kind is CONSOLE else []
             name = titled(judged.title, path)
-            files += writers or [Found(path, name, info.st_size, info.st_mtime, judged.kind)]
+            files += writers or [FoundRun(path, name, info.st_size, info.st_mtime, judged.kind)]
     from rltop.run.grouping import group  # noqa: PLC0415 - a named file is not grouped
 
     grouped = group(files, titles, died, result.numbers_of, result.is_part)
@@ -424,10 +424,10 @@ def _search(folder: str, result: Discovery) -> list[Found]:
 
 def _runs_in(
     path: str,
-    look: Callable[[str, os.stat_result], list[Found]],
+    look: Callable[[str, os.stat_result], list[FoundRun]],
     info: os.stat_result,
     result: Discovery,
-) -> list[Found]:
+) -> list[FoundRun]:
     try:
         return look(path, info)
     except _UNREADABLE as error:
@@ -435,7 +435,7 @@ def _runs_in(
         return []
 
 
-def _judged(path: str, size: int, seen: Sniffed) -> SniffResult:
+def _judged(path: str, size: int, seen: SniffResults) -> SniffResult:
     """Result of examining a file of a directory, or an earlier result that still holds.
 
     The only catch-all for files that the user did not name: no fault in one may prevent others from being found.
@@ -585,16 +585,16 @@ def is_awaited(discovery: Discovery) -> bool:
     return all(each.path in discovery.missing and not PurePath(each.path).suffix for each in discovery.found)
 
 
-def awaited(paths: Sequence[str], discovery: Discovery) -> Found:
+def awaited(paths: Sequence[str], discovery: Discovery) -> FoundRun:
     """A placeholder for the future run at `paths`."""
     path = next(iter(paths), ".")
-    return Found(path, Label.of(whole_path(path).name or path), awaits=_words(paths or ["."], discovery))
+    return FoundRun(path, Label.of(whole_path(path).name or path), awaits=_words(paths or ["."], discovery))
 
 
-def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> Found:
+def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> FoundRun:
     """A placeholder for the runs at `paths` during the first scan."""
     path = next(iter(paths), ".")
-    return Found(path, Label.of(whole_path(path).name or path), awaits=progress_words(paths, so_far, silent_s))
+    return FoundRun(path, Label.of(whole_path(path).name or path), awaits=progress_words(paths, so_far, silent_s))
 
 
 def progress_words(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> str:
@@ -625,7 +625,7 @@ def _words(paths: Sequence[str], discovery: Discovery) -> str:
     return f"{words}; {len(left)} file{'' if len(left) == 1 else 's'} without metrics: {', '.join(told)}{more}"
 
 
-class FirstLook:
+class FirstScan:
     """One scan of paths, in a background thread.
 
     Attributes:
@@ -693,12 +693,12 @@ class Rescanner:
     def __init__(
         self,
         paths: Sequence[str],
-        found: Sequence[Found],
+        found: Sequence[FoundRun],
         clock: Clock,
         on_news: Callable[[], None],
         interval_s: float = INTERVAL_S,
-        first: FirstLook | None = None,
-        seen: Sniffed | None = None,
+        first: FirstScan | None = None,
+        seen: SniffResults | None = None,
     ) -> None:
         """Does not start yet.
 
@@ -716,9 +716,9 @@ class Rescanner:
         self._interval_s = interval_s
         self._shape = _shape(found)
         self._is_awaiting = any(each.awaits for each in found)
-        self._seen: Sniffed = {} if seen is None else seen
+        self._seen: SniffResults = {} if seen is None else seen
         self._names = 0
-        self._news: list[Found] | None = None
+        self._news: list[FoundRun] | None = None
         self.left_out: Sequence[tuple[str, str]] = ()
         """Unreadable files of the latest scan, with reasons."""
         self._has_ended = threading.Event()
@@ -727,7 +727,7 @@ class Rescanner:
     def start(self) -> None:
         Worker("rescan").start(self._work)
 
-    def take(self) -> list[Found] | None:
+    def take(self) -> list[FoundRun] | None:
         """All runs, if they have changed since the last call; else None."""
         if self._news is None:
             return None
@@ -763,7 +763,7 @@ class Rescanner:
         elif has_other_gaps:
             self._on_news()
 
-    def _offer(self, found: list[Found]) -> None:
+    def _offer(self, found: list[FoundRun]) -> None:
         self._shape = _shape(found)
         self._is_awaiting = any(each.awaits for each in found)
         with self._lock:
@@ -780,7 +780,7 @@ class Rescanner:
             took_s = self._clock.monotonic() - begun_s
             wait_s = max(self._least_s, min(LONGEST_S, took_s / _SHARE, self._names * _PER_NAME_S))
 
-    def _end_first(self, first: FirstLook) -> bool:
+    def _end_first(self, first: FirstScan) -> bool:
         """Report progress of the first scan until it ends, then its result; returns whether there may be more."""
         while not first.wait(PROGRESS_S):
             if self._has_ended.is_set():
@@ -801,7 +801,7 @@ class Rescanner:
         return min(AWAITED_S, self._interval_s) if self._is_awaiting else self._interval_s
 
 
-def _shape(found: Sequence[Found]) -> frozenset[frozenset[tuple[str, ...]]]:
+def _shape(found: Sequence[FoundRun]) -> frozenset[frozenset[tuple[str, ...]]]:
     return frozenset(
         frozenset((each.role, *each.paths, each.awaits, str(each.total_steps)) for each in (run, *run.other_streams))
         for run in found

@@ -24,9 +24,9 @@ from rltop.formats.kinds import CSV, JSONL, KINDS, SWANLAB, TABLES, TELESCOPE, T
 from rltop.model import Label, Record
 from rltop.model.table_rows import split_member
 from rltop.regex import regex
-from rltop.run.places import INNER_FOLDERS, STATE, Found, checkpointed_in, home_of, name_of, titled, whole_path
+from rltop.run.places import INNER_FOLDERS, STATE, FoundRun, checkpointed_in, home_of, name_of, titled, whole_path
 from rltop.run.run_stream import last_rows
-from rltop.run.sniff import DIED, SNIFF_BYTES, closed
+from rltop.run.sniff import DIED, SNIFF_BYTES, completed_json
 from rltop.sources.events import ONE_SHOT, Chunk, Reset
 from rltop.sources.feed import DirectFeed
 from rltop.sources.file import FileSystem
@@ -85,12 +85,12 @@ class Numbers(NamedTuple):
         """Whether the rows can identify the run. The first row of a tracker may contain only the size of a table."""
         return len(self.head) >= _FEW_ROWS or any(_is_odd(value) for row in self.head for value in row.values.values())
 
-    def is_of(self, found: Found) -> bool:
+    def is_of(self, found: FoundRun) -> bool:
         """Whether they are up to date. A database's changes are in another file (WAL), so only the rows count."""
         return self.size == found.size and (split_member(found.path) is None or len(self.head) == ROWS)
 
 
-def read_numbers(found: Found, known: Numbers | None = None) -> Numbers:
+def read_numbers(found: FoundRun, known: Numbers | None = None) -> Numbers:
     """Read the beginning and the end of a run; without rows if it cannot be read."""
     if found.kind is None or not found.kind.has_metrics:
         return Numbers(found.size)
@@ -103,13 +103,13 @@ def read_numbers(found: Found, known: Numbers | None = None) -> Numbers:
         return Numbers(found.size)
 
 
-def _head(found: Found) -> tuple[list[RowSample], int | None]:
+def _head(found: FoundRun) -> tuple[list[RowSample], int | None]:
     assert found.kind is not None
     path, decoder = os.path.abspath(found.paths[0]), found.kind.make(DecoderOptions())  # noqa: PTH100
     if found.kind is WHOLE_JSON:
         with open(path, "rb") as file:  # noqa: PTH123
             data = file.read(SNIFF_BYTES)
-        rows = _rows(decoder.feed(data if len(data) < SNIFF_BYTES else closed(data), 0, 0), decoder)
+        rows = _rows(decoder.feed(data if len(data) < SNIFF_BYTES else completed_json(data), 0, 0), decoder)
         return rows, max_steps_of(path)
     fs, clock = FileSystem(), Clock()
     source = folder_at(path, fs, clock) or open_tail(path, fs, clock, ONE_SHOT)
@@ -135,7 +135,7 @@ def max_steps_of(path: str) -> int | None:
     return int(told[1]) if told is not None else None
 
 
-def _tail(found: Found) -> list[RowSample]:
+def _tail(found: FoundRun) -> list[RowSample]:
     assert found.kind is not None
     member = split_member(found.path)
     if member is not None:
@@ -274,11 +274,11 @@ def _is_rounded(value: float, whole: float) -> bool:
 
 
 def without_copies(
-    runs: Sequence[Found],
-    numbers_of: Callable[[Found], Numbers],
+    runs: Sequence[FoundRun],
+    numbers_of: Callable[[FoundRun], Numbers],
     pass_over: Callable[[str, str], None],
     named: Collection[str] = (),
-) -> list[Found]:
+) -> list[FoundRun]:
     """Reduce runs to one per training: the freshest and most complete record, with the others as its copies.
 
     A tracker's run without rows is skipped if another kind of file has been written since: only one record of a
@@ -288,8 +288,8 @@ def without_copies(
         return list(runs)
     order = sorted(runs[:MOST_RUNS], key=lambda run: KINDS.index(run.kind) if run.kind else len(KINDS))
     numbers = {run.path: numbers_of(run) for run in order}
-    kept: dict[str, Found] = {run.path: run for run in runs}
-    whole: list[Found] = []
+    kept: dict[str, FoundRun] = {run.path: run for run in runs}
+    whole: list[FoundRun] = []
     for run in order:
         own = numbers[run.path]
         alike = [each for each in whole if _store(each) != _store(run) and are_same(numbers[each.path], own)]
@@ -312,7 +312,7 @@ def without_copies(
     return list(kept.values())
 
 
-def _store(run: Found) -> tuple[str, str]:
+def _store(run: FoundRun) -> tuple[str, str]:
     """The store whose records are different runs: a kind of file, or one tracker's database."""
     member = split_member(run.path)
     if run.kind is TABLES:
@@ -337,29 +337,29 @@ _WANDB_FOLDER = regex(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)$")
 
 
 @dataclass(slots=True)
-class Grouped:
+class GroupedRuns:
     """Runs, newest first, and (path, reason) of repeated files."""
 
-    numbers_of: Callable[[Found], Numbers]
+    numbers_of: Callable[[FoundRun], Numbers]
     is_compared: bool = True
-    runs: list[Found] = field(default_factory=list)
+    runs: list[FoundRun] = field(default_factory=list)
     repeated: list[tuple[str, str]] = field(default_factory=list)
 
 
 def group(
-    files: Iterable[Found],
+    files: Iterable[FoundRun],
     titles: Mapping[str, str] | None = None,
-    died: Sequence[Found] = (),
-    numbers_of: Callable[[Found], Numbers] = read_numbers,
-    is_part: Callable[[Found, Found], bool] | None = None,
-) -> Grouped:
+    died: Sequence[FoundRun] = (),
+    numbers_of: Callable[[FoundRun], Numbers] = read_numbers,
+    is_part: Callable[[FoundRun, FoundRun], bool] | None = None,
+) -> GroupedRuns:
     """Group the metric files below a directory into runs.
 
     Args:
         is_part: whether a checkpoint's file is contained in that of the run; default `is_part_of`.
     """
-    grouped = Grouped(numbers_of)
-    by_home: dict[Path, list[tuple[Found, Placement]]] = {}
+    grouped = GroupedRuns(numbers_of)
+    by_home: dict[Path, list[tuple[FoundRun, Placement]]] = {}
     titles = dict(titles or {})
     files = _without_checkpointed(_without_shared(list(files), titles, grouped), is_part or is_part_of, grouped)
     for each, spot in place(_sequences(files, titles), titles):
@@ -379,7 +379,7 @@ def group(
     return grouped
 
 
-def _without_shared(files: list[Found], titles: dict[str, str], grouped: Grouped) -> list[Found]:
+def _without_shared(files: list[FoundRun], titles: dict[str, str], grouped: GroupedRuns) -> list[FoundRun]:
     """Skip the file of a W&B run that is shared by its parts: it only has the name; they have the rows."""
     parts: dict[tuple[Path, str], list[str]] = {}
     for each in files:
@@ -398,10 +398,10 @@ def _without_shared(files: list[Found], titles: dict[str, str], grouped: Grouped
 
 
 def _without_checkpointed(
-    files: Sequence[Found], is_part: Callable[[Found, Found], bool], grouped: Grouped
-) -> list[Found]:
+    files: Sequence[FoundRun], is_part: Callable[[FoundRun, FoundRun], bool], grouped: GroupedRuns
+) -> list[FoundRun]:
     """Skip history files saved in checkpoints: the run's own file, or the longest one, has everything."""
-    of_run: dict[Path, list[Found]] = {}
+    of_run: dict[Path, list[FoundRun]] = {}
     for each in files:
         path = Path(each.path)
         home = checkpointed_in(path.parent) if each.kind in (JSONL, CSV, WHOLE_JSON) else None
@@ -425,7 +425,7 @@ _MOST_BYTES = 16 * 1024 * 1024
 _ENDS = b" \t\r\n[]"
 
 
-def is_part_of(found: Found, whole: Found) -> bool:
+def is_part_of(found: FoundRun, whole: FoundRun) -> bool:
     """Whether the beginning and the end of a file occur in another one, in this order."""
     try:
         with open_regular(found.path) as file:
@@ -447,16 +447,16 @@ def is_part_of(found: Found, whole: Found) -> bool:
     return bool(head) and at >= 0 and data.find(tail, at) >= 0
 
 
-def _wandb_run(found: Found) -> tuple[Path, str]:
+def _wandb_run(found: FoundRun) -> tuple[Path, str]:
     path = Path(found.path)
     return path.parent.parent, path.name
 
 
-def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Placement]]) -> None:
+def _add_home(grouped: GroupedRuns, home: Path, streams: Sequence[tuple[FoundRun, Placement]]) -> None:
     """Add the runs of one folder: the most complete file of the whole, with parts and ranks as further streams."""
     wholes = _best([one for one in streams if not one[1].is_rank], grouped)
     ranks = _best([one for one in streams if one[1].is_rank], grouped)
-    parts: dict[str, Found] = {}
+    parts: dict[str, FoundRun] = {}
     for each, spot in sorted(wholes, key=lambda one: -_newest_s(one[0])):
         if any(other.role for _, other in wholes) and spot.role not in parts:
             parts[spot.role] = each._replace(role=spot.role)
@@ -476,9 +476,9 @@ def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Place
         grouped.runs.append(_joined(main, beside, home))
 
 
-def _take_traces(by_home: dict[Path, list[tuple[Found, Placement]]]) -> dict[Path, Found]:
+def _take_traces(by_home: dict[Path, list[tuple[FoundRun, Placement]]]) -> dict[Path, FoundRun]:
     """Remove traces in the folder of a run, or one or two levels below, and return the newest for each run."""
-    found: dict[Path, Found] = {}
+    found: dict[Path, FoundRun] = {}
     for home, streams in list(by_home.items()):
         traces = [each for each, _ in streams if not _is_metrics(each)]
         near = (home, *home.parents[:2])
@@ -493,11 +493,13 @@ def _take_traces(by_home: dict[Path, list[tuple[Found, Placement]]]) -> dict[Pat
     return found
 
 
-def _is_metrics(found: Found) -> bool:
+def _is_metrics(found: FoundRun) -> bool:
     return found.kind is None or found.kind.has_metrics
 
 
-def _add_trace_stream(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[Found, Placement]]) -> None:
+def _add_trace_stream(
+    grouped: GroupedRuns, trace: FoundRun | None, streams: Sequence[tuple[FoundRun, Placement]]
+) -> None:
     if trace is None:
         return
     paths = {each.path for each, _ in streams}
@@ -509,12 +511,12 @@ def _add_trace_stream(grouped: Grouped, trace: Found | None, streams: Sequence[t
     grouped.runs = [joined if run is main else run for run in grouped.runs]
 
 
-def _joined(main: Found, others: Sequence[Found], home: Path) -> Found:
+def _joined(main: FoundRun, others: Sequence[FoundRun], home: Path) -> FoundRun:
     name = whole_path(home).name
     return main._replace(name=Label.of(name) if name else main.name, other_streams=tuple(others[: MAX_STREAMS - 1]))
 
 
-def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tuple[Found, Placement]]:
+def _best(streams: list[tuple[FoundRun, Placement]], grouped: GroupedRuns) -> list[tuple[FoundRun, Placement]]:
     """Keep files of the most complete kind; of the others, those with other numbers become runs, the rest copies."""
     if not streams:
         return []
@@ -528,8 +530,8 @@ def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tupl
         late = [one for one in states if (one[0].modified_s or 0.0) >= late_s]
         newest = max(late, key=lambda one: _natural(one[0].path), default=None)
         kept = [one for one in kept if one not in states or one is newest]
-    others: list[tuple[Found, Placement]] = []
-    copies: dict[int, list[Found]] = {}
+    others: list[tuple[FoundRun, Placement]] = []
+    copies: dict[int, list[FoundRun]] = {}
     for one in streams:
         if one in kept:
             continue
@@ -546,7 +548,9 @@ def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tupl
     return kept
 
 
-def _without_summaries(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tuple[Found, Placement]]:
+def _without_summaries(
+    streams: list[tuple[FoundRun, Placement]], grouped: GroupedRuns
+) -> list[tuple[FoundRun, Placement]]:
     """Skip single-row tables next to a series with other keys: final results of any kind."""
     is_one_kind = len({each.kind for each, _ in streams}) < 2
     if not grouped.is_compared or is_one_kind or any(spot.role for _, spot in streams):
@@ -563,7 +567,9 @@ def _without_summaries(streams: list[tuple[Found, Placement]], grouped: Grouped)
     return kept
 
 
-def _is_series_of(found: Found, table: Found, own: Sequence[RowSample], numbers_of: Callable[[Found], Numbers]) -> bool:
+def _is_series_of(
+    found: FoundRun, table: FoundRun, own: Sequence[RowSample], numbers_of: Callable[[FoundRun], Numbers]
+) -> bool:
     if len(own) != 1 or found.kind is table.kind:
         return False
     rows = numbers_of(found).head
@@ -571,7 +577,7 @@ def _is_series_of(found: Found, table: Found, own: Sequence[RowSample], numbers_
 
 
 def _copied(
-    found: Found, kept: Sequence[tuple[Found, Placement]], numbers_of: Callable[[Found], Numbers]
+    found: FoundRun, kept: Sequence[tuple[FoundRun, Placement]], numbers_of: Callable[[FoundRun], Numbers]
 ) -> int | None:
     """Index of the run that a file repeats; None if its numbers differ."""
     if found.kind is None or not found.kind.has_metrics:
@@ -589,15 +595,15 @@ def _copied(
     return min(like, key=lambda at: not are_same(numbers_of(kept[at][0]), own), default=None)
 
 
-def _is_kept_with(run: Found, found: Found) -> bool:
+def _is_kept_with(run: FoundRun, found: FoundRun) -> bool:
     return run.kind is WANDB and Path(run.path).parent in Path(found.path).parents
 
 
-def _newest_s(found: Found) -> float:
+def _newest_s(found: FoundRun) -> float:
     return max(each.modified_s or 0.0 for each in (found, *found.other_streams))
 
 
-def _precedence(found: Found) -> tuple[int, str]:
+def _precedence(found: FoundRun) -> tuple[int, str]:
     """Sort key: the part that performs the updates comes first, as its steps are the run's."""
     if not found.role:
         return -1, ""
@@ -609,13 +615,13 @@ def _natural(role: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", role)]
 
 
-def _rank(found: Found) -> int:
+def _rank(found: FoundRun) -> int:
     return KINDS.index(found.kind) if found.kind is not None else len(KINDS)
 
 
-def _sequences(files: Iterable[Found], titles: Mapping[str, str]) -> list[Found]:
-    parts: dict[tuple[Path, str], list[Found]] = {}
-    archives: dict[Path, list[Found]] = {}
+def _sequences(files: Iterable[FoundRun], titles: Mapping[str, str]) -> list[FoundRun]:
+    parts: dict[tuple[Path, str], list[FoundRun]] = {}
+    archives: dict[Path, list[FoundRun]] = {}
     for each in files:
         path = Path(each.path)
         if each.kind is TELESCOPE:
@@ -640,14 +646,14 @@ def _sequences(files: Iterable[Found], titles: Mapping[str, str]) -> list[Found]
     ]
 
 
-def _folder(folder: Path, files: list[Found], title: str) -> Found:
+def _folder(folder: Path, files: list[FoundRun], title: str) -> FoundRun:
     size = sum(each.size for each in files)
     modified_s = max((each.modified_s or 0.0 for each in files), default=None)
     name = titled(title, str(folder / "metrics"))
-    return Found(str(folder), name, size, modified_s, TELESCOPE)
+    return FoundRun(str(folder), name, size, modified_s, TELESCOPE)
 
 
-def join(files: list[Found]) -> Found:
+def join(files: list[FoundRun]) -> FoundRun:
     """Join files of one name to a stream: event files by name, rotated files by number, resumed W&B runs by date."""
     if len(files) == 1:
         return files[0]
@@ -681,7 +687,7 @@ class Placement(NamedTuple):
     is_rank: bool = False
 
 
-def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, Placement]]:
+def place(files: Iterable[FoundRun], titles: dict[str, str]) -> list[tuple[FoundRun, Placement]]:
     """Determine the placement of every file; a part is only accepted if the run has another one."""
     files = list(files)
     event_folders = {Path(each.path).parent: each for each in files if each.kind is TENSORBOARD}
@@ -725,7 +731,7 @@ def _rank_spot(path: str) -> Placement | None:
     return None
 
 
-def _below_spot(found: Found, event_folders: dict[Path, Found]) -> Placement | None:
+def _below_spot(found: FoundRun, event_folders: dict[Path, FoundRun]) -> Placement | None:
     folder = Path(found.path).parent
     if found.kind is not TENSORBOARD:
         return None
@@ -736,7 +742,7 @@ def _below_spot(found: Found, event_folders: dict[Path, Found]) -> Placement | N
     return None
 
 
-def _is_begun_during(inner: Found, outer: Found) -> bool:
+def _is_begun_during(inner: FoundRun, outer: FoundRun) -> bool:
     begun_s, from_s = _begun_s(inner.paths[0]), _begun_s(outer.paths[0])
     if begun_s is None or from_s is None:
         return True

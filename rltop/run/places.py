@@ -66,7 +66,7 @@ def home_of(folder: Path) -> Path:
     return folder
 
 
-def says_nothing(folder: Path) -> bool:
+def has_generic_name(folder: Path) -> bool:
     if folder.name.startswith("checkpoint-") or _CHECKPOINT.fullmatch(folder.name):
         return True
     is_silent = folder.name.lower() in _SILENT_FOLDERS or folder.name.lower() in _CHECKPOINT_FOLDERS
@@ -267,7 +267,7 @@ def dump_places(path: Path) -> Iterator[Path]:
         yield from (home / name for name in _DUMP_FOLDERS if name in names)
 
 
-class Found(NamedTuple):
+class FoundRun(NamedTuple):
     """One metric stream.
 
     Attributes:
@@ -292,7 +292,7 @@ class Found(NamedTuple):
     earlier: tuple[str, ...] = ()
     role: str = ""
     is_rank: bool = False
-    other_streams: tuple[Found, ...] = ()
+    other_streams: tuple[FoundRun, ...] = ()
     ranges: Ranges = NO_RANGES
     awaits: str = ""
     copies: tuple[str, ...] = ()
@@ -317,7 +317,7 @@ def name_of(path: str) -> Label:
     if stem.strip(".") and stem.lower() not in _COMMON_NAMES and "tfevents" not in where.name:
         return Label.of(stem)
     folder = where.parent
-    while says_nothing(folder):
+    while has_generic_name(folder):
         if not folder.parent.name:
             break
         folder = folder.parent
@@ -334,12 +334,12 @@ def whole_path(path: str | Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - `Path.absolute` keeps `..`
 
 
-def with_distinct_names(found: Sequence[Found]) -> list[Found]:
+def with_distinct_names(found: Sequence[FoundRun]) -> list[FoundRun]:
     """Make names unique by adding the nearest path component that differs between all runs of the same name.
 
     Without such a component, as many of the nearest folders as needed are added.
     """
-    by_name: dict[str, list[Found]] = {}
+    by_name: dict[str, list[FoundRun]] = {}
     for each in found:
         by_name.setdefault(each.name.raw, []).append(each)
     names: dict[str, Label] = {}

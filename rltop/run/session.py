@@ -22,7 +22,7 @@ from rltop.model.table_rows import log_of
 from rltop.run import preferences
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
 from rltop.run.pipeline import ENDLESS, Budget, Pipeline, Recaller
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.rule_runner import RuleRunner
 from rltop.run.run import Run, is_judged
 from rltop.run.run_stream import BEFORE_HISTORY, FIRST_ROWS, ReadPath, RunStream, last_rows
@@ -112,7 +112,7 @@ class RunBuilder:
         self._clock = clock
         self._notifier = notifier
 
-    def build(self, found: Found) -> Run:
+    def build(self, found: FoundRun) -> Run:
         """Build a run with all of its streams and the user's arrangement of rows."""
         run = self._build(found)
         run.copies = found.copies
@@ -141,7 +141,7 @@ class RunBuilder:
         own = preferences.thresholds_of(path, self.options.own_rules)
         return replace(self.options.rules, own=own) if own else self.options.rules
 
-    def _build(self, found: Found) -> Run:
+    def _build(self, found: FoundRun) -> Run:
         name, path = found.name, Label.of(found.path)
         has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.other_streams))
         self._rules = self.rules_of(found.path)
@@ -164,7 +164,7 @@ class RunBuilder:
         ranks = [self._rank(each, watch) for each in found.other_streams if each.is_rank]
         return Run(name, path, main, [*others, *ranks], watch)
 
-    def _rank(self, found: Found, watch: RankWatch) -> RunStream:
+    def _rank(self, found: FoundRun, watch: RankWatch) -> RunStream:
         tap = watch.tap(found.role)
         pipeline = Pipeline(AutoDecoder(found.path, self.options.decoder), Stream(found.role, self.share), tap)
         whole = ReadPath(self._feed(found), pipeline)
@@ -174,7 +174,7 @@ class RunBuilder:
         tap.has_caught_up = lambda: rank.loading is None
         return rank
 
-    def _stream(self, found: Found, *, is_main: bool = False) -> RunStream:
+    def _stream(self, found: FoundRun, *, is_main: bool = False) -> RunStream:
         is_file = found.path != "-"
         is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
         previews, store = [], self.share._replace(memory_bytes=self.share.memory_bytes // _PREVIEW_PART)
@@ -200,11 +200,11 @@ class RunBuilder:
             ranges=found.ranges,
         )
 
-    def _decoding(self, found: Found) -> DecoderOptions:
+    def _decoding(self, found: FoundRun) -> DecoderOptions:
         return self.options.decoder._replace(writer=log_of(found.path)[1])
 
     def _judged(
-        self, found: Found, decoder: Decoder, stream: Stream, options: EngineOptions | None = None
+        self, found: FoundRun, decoder: Decoder, stream: Stream, options: EngineOptions | None = None
     ) -> Callable[[Feed], ReadPath]:
         """Pipeline and rules of a file, with other rule options if given; the result takes the feed."""
         stream.total_steps = self.options.total_steps or found.total_steps
@@ -214,7 +214,7 @@ class RunBuilder:
         pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, meant, add_settings)
         return partial(ReadPath, pipeline=pipeline, rules=rules)
 
-    def _feed(self, found: Found) -> Feed:
+    def _feed(self, found: FoundRun) -> Feed:
         if not found.earlier and (found.kind is None or not found.kind.has_sequels):
             return self._open_feed(found.path, None)
         return SequenceFeed([*found.earlier, found.path], lambda path: self._open_feed(path, None))
@@ -232,7 +232,7 @@ WATCHED_MS = 100.0
 """Length of a read slice between progress reports."""
 
 
-def _is_same(known: Found, now: Found) -> bool:
+def _is_same(known: FoundRun, now: FoundRun) -> bool:
     paths = {path for each in (known, *known.other_streams) for path in (*each.paths, *each.copies)}
     return any(path in paths for each in (now, *now.other_streams) for path in (*each.paths, *each.copies))
 
@@ -251,7 +251,7 @@ class Session:
 
     def __init__(
         self,
-        found: Sequence[Found],
+        found: Sequence[FoundRun],
         open_feed: OpenFeed,
         clock: Clock,
         options: IngestOptions | None = None,
@@ -261,7 +261,7 @@ class Session:
         self.builder = RunBuilder(open_feed, clock, options or IngestOptions(), self.notifier)
         self._clock = clock
         self._turn = 0
-        self.look_again: Callable[[], Sequence[Found] | None] = lambda: None
+        self.take_rescan: Callable[[], Sequence[FoundRun] | None] = lambda: None
         self.left_out: Callable[[], Sequence[tuple[str, str]]] = tuple
         self._found = list(found)
         self._wakings = 0
@@ -283,10 +283,10 @@ class Session:
             for each in run.streams:
                 each.whole.pipeline.stream.options = self.builder.share
 
-    def knows(self, found: Found) -> bool:
+    def knows(self, found: FoundRun) -> bool:
         return any(_is_same(known, found) for known in self._found)
 
-    def update(self, found: Sequence[Found]) -> None:
+    def update(self, found: Sequence[FoundRun]) -> None:
         """Update from a rescan: new runs, new streams of a run, new files of a stream.
 
         Runs keep their places. A run with additional streams is read again, and the old object refers to its successor
@@ -436,7 +436,7 @@ class Session:
     def step(self, budget_ms: float) -> bool:
         """Work for about `budget_ms`; returns whether there may be more to do at once."""
         is_spent = _until(self._clock, budget_ms)
-        news = self.look_again()
+        news = self.take_rescan()
         if news is not None:
             self.update(news)
         has_moved = False
@@ -584,7 +584,7 @@ def _logs_group_ratio(run: Run) -> bool:
     return run.identity is not None and run.identity.primary("group_len_ratio") is not None
 
 
-def _extend(known: Found, now: Found, run: Run) -> bool:
+def _extend(known: FoundRun, now: FoundRun, run: Run) -> bool:
     before = {each.role: each for each in (known, *known.other_streams)}
     after = {each.role: each for each in (now, *now.other_streams)}
     followed = {known.role: run.main, **{part.role: part for part in run.other_streams}}

@@ -174,7 +174,7 @@ def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_a
         return kind, _why_not_jsonl(head.replace(b"\0", b""), options, is_all=is_all)
     if kind is WHOLE_JSON:
         is_taken = options.is_hurried or bare_name(Path(path).name) == "trainer_state.json"
-        return kind, "" if is_taken else _why_not_document(head if is_all else closed(head), options)
+        return kind, "" if is_taken else _why_not_document(head if is_all else completed_json(head), options)
     if kind is CONSOLE and is_noise(head):
         return None, BINARY
     if kind is CONSOLE:
@@ -225,10 +225,10 @@ def _why_not_table(text: bytes, options: DecoderOptions) -> str:
         return ""
     if any(isinstance(number_of(name.strip()), float) for name in header):
         return "a table whose first line names no columns"
-    return _why_named([(name, cells) for name, *cells in zip(header, *rows, strict=False)], records)
+    return _why_separate_items([(name, cells) for name, *cells in zip(header, *rows, strict=False)], records)
 
 
-def _why_named(columns: Sequence[tuple[str, Sequence[object]]], records: Sequence[Record]) -> str:
+def _why_separate_items(columns: Sequence[tuple[str, Sequence[object]]], records: Sequence[Record]) -> str:
     """Why rows without a step belong to separate things, each with its own name or text; else empty."""
     named = [at for at, (_, cells) in enumerate(columns) if _are_names(cells)]
     if not named or (named[0] > 1 and _is_logged(records, [columns[at][1] for at in named])):
@@ -239,7 +239,7 @@ def _why_named(columns: Sequence[tuple[str, Sequence[object]]], records: Sequenc
 def _why_objects(rows: Sequence[object], records: Sequence[Record]) -> str:
     objects = [row for row in rows if isinstance(row, dict)]
     keys = list(dict.fromkeys(key for row in objects for key in row))
-    return _why_named([(key, [row.get(key) for row in objects]) for key in keys], records)
+    return _why_separate_items([(key, [row.get(key) for row in objects]) for key in keys], records)
 
 
 def _is_logged(records: Sequence[Record], texts: Sequence[Sequence[object]]) -> bool:
@@ -285,7 +285,7 @@ def _has_meaning(records: Sequence[Record]) -> bool:
     return bool(found.signals or found.guesses)
 
 
-def closed(head: bytes) -> bytes:
+def completed_json(head: bytes) -> bytes:
     """The beginning of a JSON document as a valid one: cut after its last complete value, with closing brackets."""
     open_brackets, whole = bytearray(), (0, b"")
     for token in _JSON_TOKEN.finditer(head):

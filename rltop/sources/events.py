@@ -471,7 +471,7 @@ def gone(size: int) -> TailStatus:
     return TailStatus(TailState.LOST, "file deleted; waiting for it to come back", size)
 
 
-def not_yet(path: str, fs: FileSystem) -> TailStatus:
+def missing_file_status(path: str, fs: FileSystem) -> TailStatus:
     """The status for a missing file; names the nearest existing folder, to tell a late file from a typo.
 
     Raises:

@@ -36,7 +36,7 @@ from rltop.sources.events import (
     gone,
     is_missing,
     leading_nuls,
-    not_yet,
+    missing_file_status,
     unreachable,
 )
 from rltop.sources.file import ANCHOR_BYTES, HEAD_BYTES, FileStat, FileSystem, read_fully
@@ -330,7 +330,7 @@ class Tail:
         if self._current is None and self._successors:
             self._advance()
         if self._current is None or (self._current.handle is None and not self._successors):
-            return gone(self._size) if self._was_seen else not_yet(self.path, self._fs)
+            return gone(self._size) if self._was_seen else missing_file_status(self.path, self._fs)
         outcome = self._follow(self._current)
         while self._successors and self._is_drained(self._current, outcome):
             self._advance()

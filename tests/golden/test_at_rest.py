@@ -24,7 +24,7 @@ from rltop.config import load
 from rltop.errors import RltopError
 from rltop.report.document import check_document
 from rltop.report.overview_document import once_document
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -60,7 +60,7 @@ def recorded() -> list[Path]:
     return found
 
 
-def runs_behind(paths: list[Path]) -> Iterator[Found]:
+def runs_behind(paths: list[Path]) -> Iterator[FoundRun]:
     for path in paths:
         try:
             yield from runs_of(str(path))
@@ -68,7 +68,7 @@ def runs_behind(paths: list[Path]) -> Iterator[Found]:
             continue
 
 
-def resting(found: Found) -> Session:
+def resting(found: FoundRun) -> Session:
     """As a screen opens it, days after it was written, until nothing moves any more."""
     clock = FakeClock((found.modified_s or time.time()) + LATER_S)
     session = Session([found], direct(clock), clock, CONFIG.ingest)
@@ -126,7 +126,7 @@ def tidy(document: dict[str, Any]) -> Any:
     return json.loads(json.dumps(document, default=str))
 
 
-def assert_same(found: Found) -> int | None:
+def assert_same(found: FoundRun) -> int | None:
     """The step that all three show; None where the file has none."""
     # Each goes by a clock of its own, but none sees a file that may still be written to.
     later_s = (found.modified_s or time.time()) + 2 * LATER_S
@@ -211,7 +211,7 @@ def files_in(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.is_file() and path.name not in BESIDE]
 
 
-def shown(found: Found) -> dict[str, Any]:
+def shown(found: FoundRun) -> dict[str, Any]:
     later_s = (found.modified_s or time.time()) + LATER_S
     session = read_whole(found, CONFIG, FakeClock(later_s), has_rollouts=True)
     document: dict[str, Any] = tidy(once_document(Snapshot(session.runs[0])))

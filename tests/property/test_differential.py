@@ -25,7 +25,7 @@ from rltop.resources import folder
 from rltop.run import session as session_module
 from rltop.run.options import IngestOptions
 from rltop.run.pipeline import Pipeline
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.session import Session
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
@@ -89,7 +89,7 @@ class PiecesFeed:
 
 def drained(path: Path, open_feed, *, has_preview: bool = False, size: int | None = None):
     options = IngestOptions(has_preview=has_preview)
-    found = Found(str(path), name_of(str(path)), path.stat().st_size if size is None else size)
+    found = FoundRun(str(path), name_of(str(path)), path.stat().st_size if size is None else size)
     session = Session([found], open_feed, FakeClock(), options)
     run = session.runs[0]
     while session.step(1e9):
@@ -118,7 +118,7 @@ def replayed(path: Path):
         feeds.append(ReplayFeed(path, 1.0, clock, warm_start=0.3))
         return feeds[-1]
 
-    session = Session([Found(str(path), name_of(str(path)))], open_feed, clock, IngestOptions(has_preview=False))
+    session = Session([FoundRun(str(path), name_of(str(path)))], open_feed, clock, IngestOptions(has_preview=False))
     for _ in range(4_000):
         session.step(1e9)
         if feeds[0].is_exhausted:
@@ -159,7 +159,7 @@ def test_a_copy_of_a_session_goes_on_as_what_was_copied_and_leaves_other_copies_
     """What most tests of screens begin with."""
     data, path = (folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl").read_bytes(), tmp_path / "m.jsonl"
     path.write_bytes(data[: data.index(b"\n", len(data) // 2) + 1])
-    read = Session([Found(str(path), name_of(str(path)))], direct(FakeClock()), FakeClock(), IngestOptions())
+    read = Session([FoundRun(str(path), name_of(str(path)))], direct(FakeClock()), FakeClock(), IngestOptions())
     read.drain()
     (going, _), (resting, _) = copied(path), copied(path)
     before = outcome(read.runs[0])
@@ -178,7 +178,7 @@ def test_the_preview_is_shown_until_history_has_caught_up(tmp_path, monkeypatch)
     note = "x" * 300
     path.write_text("".join(f'{{"step": {step}, "loss": {step / 7}, "note": "{note}"}}\n' for step in range(1, 6_001)))
     session = Session(
-        [Found(str(path), name_of(str(path)), path.stat().st_size)],
+        [FoundRun(str(path), name_of(str(path)), path.stat().st_size)],
         lambda path, last: DirectFeed(path, last=last),
         FakeClock(),
     )
@@ -284,7 +284,9 @@ def reaches_back(found):
 
 
 def followed(found, seed, options, *, is_looked_at=False):
-    session = Session([Found("m.jsonl", name_of("m.jsonl"))], lambda *_: LivesFeed(found, seed), FakeClock(), options)
+    session = Session(
+        [FoundRun("m.jsonl", name_of("m.jsonl"))], lambda *_: LivesFeed(found, seed), FakeClock(), options
+    )
     run = session.runs[0]
     while session.step(1e9):
         if is_looked_at:

@@ -23,7 +23,7 @@ from rltop.resources import folder
 from rltop.run import pipeline as pipeline_module
 from rltop.run import session as session_module
 from rltop.run.options import IngestOptions
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.run_stream import last_rows
 from rltop.run.session import Session
@@ -123,8 +123,8 @@ files = st.builds(
 """A file of any of the formats whose end can be read by itself."""
 
 
-def found_at(path: Path, kind: Kind) -> Found:
-    return Found(str(path), name_of(str(path)), path.stat().st_size, kind=kind)
+def found_at(path: Path, kind: Kind) -> FoundRun:
+    return FoundRun(str(path), name_of(str(path)), path.stat().st_size, kind=kind)
 
 
 def newest(path: Path, kind: Kind, rows: int) -> Run:

@@ -68,7 +68,7 @@ class TailMachine(RuleBasedStateMachine):
         if not self.exists:
             self.lives.append(Life())
         self.append(self.fresh(size))
-        self.look_again(looks)
+        self.take_rescan(looks)
 
     @precondition(lambda self: self.exists)
     @rule(size=SIZES, looks=LOOKS)
@@ -77,7 +77,7 @@ class TailMachine(RuleBasedStateMachine):
         self.lives[-1].is_cut = True
         self.lives.append(Life())
         self.append(self.fresh(size))
-        self.look_again(looks)
+        self.take_rescan(looks)
 
     @precondition(lambda self: self.exists)
     @rule(keep=SIZES, size=SIZES, looks=LOOKS)
@@ -87,7 +87,7 @@ class TailMachine(RuleBasedStateMachine):
         self.lives[-1].is_cut = True
         self.lives.append(Life(kept))
         self.append(self.fresh(size))
-        self.look_again(looks)
+        self.take_rescan(looks)
 
     @precondition(lambda self: self.exists)
     @rule(size=SIZES, looks=LOOKS)
@@ -95,7 +95,7 @@ class TailMachine(RuleBasedStateMachine):
         text = self.fresh(size)
         self.fs.replace(PATH, text)
         self.lives.append(Life(text))
-        self.look_again(looks)
+        self.take_rescan(looks)
 
     @precondition(lambda self: self.exists)
     @rule(size=SIZES, looks=LOOKS)
@@ -103,7 +103,7 @@ class TailMachine(RuleBasedStateMachine):
         text = self.fresh(size)
         self.fs.replace(PATH, bytes(self.lives[-1].text) + text)
         self.lives[-1].text += text
-        self.look_again(looks)
+        self.take_rescan(looks)
 
     @precondition(lambda self: self.exists)
     @rule(size=SIZES, looks=LOOKS)
@@ -111,18 +111,18 @@ class TailMachine(RuleBasedStateMachine):
         self.fs.rename(PATH, f"{PATH}.{self.written}")
         self.lives.append(Life())
         self.append(self.fresh(size))
-        self.look_again(looks)
+        self.take_rescan(looks)
 
     @precondition(lambda self: self.exists)
     @rule(looks=LOOKS)
     def delete(self, looks: tuple[int, int]) -> None:
         self.fs.delete(PATH)
-        self.look_again(looks)
+        self.take_rescan(looks)
 
     # The reader.
 
     @rule(looks=LOOKS)
-    def look_again(self, looks: tuple[int, int]) -> None:
+    def take_rescan(self, looks: tuple[int, int]) -> None:
         budget, times = looks
         for _ in range(times):
             self.look(budget)
@@ -205,7 +205,7 @@ class ReopenedMachine(TailMachine):
     def lag_behind(self, share: float, looks: tuple[int, int]) -> None:
         node = self.fs.names[PATH]
         node.stale_size = int(len(node.data) * share)
-        self.look_again(looks)
+        self.take_rescan(looks)
 
     @precondition(lambda self: self.exists and self.has_seen_truth)
     @rule(first=st.floats(0, 1), size=SIZES, looks=LOOKS)
@@ -219,7 +219,7 @@ class ReopenedMachine(TailMachine):
         start = max(int(len(node.data) * first), len(self.read[-1]))
         node.unseen = [(start, start + size)]
         self.hidden_looks, self.has_seen_truth = 0, False
-        self.look_again(looks)
+        self.take_rescan(looks)
 
     @rule()
     def tell_the_truth(self) -> None:

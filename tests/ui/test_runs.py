@@ -16,7 +16,7 @@ from rltop.pages.runs import RunsPage
 from rltop.pages.stragglers import RanksPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.discover import awaited, discover
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 from tests.run_folders import rlinf, trinity
@@ -184,16 +184,16 @@ class _Growing:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         clock = FakeClock()
-        self._looked: list[Found] | None = None
+        self._looked: list[FoundRun] | None = None
         self.session = Session(
             discover([str(folder)]).found,
             lambda path, lines: DirectFeed(path, clock=clock, last=lines),
             clock,
         )
-        self.session.look_again = self._take
+        self.session.take_rescan = self._take
         self.app = app_of(self.session)
 
-    def _take(self) -> list[Found] | None:
+    def _take(self) -> list[FoundRun] | None:
         looked, self._looked = self._looked, None
         return looked
 
@@ -279,5 +279,5 @@ async def test_of_several_runs_that_come_where_one_waited_a_list_is_shown(tmp_pa
         for name in ("a", "b"):
             a_run(tmp_path / name / "metrics.jsonl")
         news = [discover([str(tmp_path)]).found]
-        session.look_again = lambda: news.pop() if news else None
+        session.take_rescan = lambda: news.pop() if news else None
         await until(pilot, lambda: isinstance(app.page, RunsPage) and "RUNS  2" in page_text(app))

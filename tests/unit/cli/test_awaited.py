@@ -42,7 +42,7 @@ class Awaiting:
         found = [awaited(paths, discover(paths))]
         self.scanner = Rescanner(paths, found, self.clock, lambda: None)
         self.session = Session(found, lambda path, lines: DirectFeed(path, clock=self.clock, last=lines), self.clock)
-        self.session.look_again = self.scanner.take
+        self.session.take_rescan = self.scanner.take
 
     def look(self) -> None:
         self.scanner.look()

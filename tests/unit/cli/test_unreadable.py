@@ -21,10 +21,10 @@ from ptys import Terminal
 from tables import each_row
 
 from rltop.cli import main
-from rltop.cli.open_session import not_read
+from rltop.cli.open_session import reading_error
 from rltop.clock import FakeClock
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 
@@ -206,11 +206,11 @@ def test_a_file_that_fails_in_the_middle_is_not_judged_by_its_beginning(number: 
     fs = FakeFileSystem()
     fs.write("/m.jsonl", ROWS)
     feed = DirectFeed("/m.jsonl", fs=fs, clock=FakeClock())
-    session = Session([Found("/m.jsonl", name_of("/m.jsonl"))], lambda _path, _lines: feed, FakeClock())
+    session = Session([FoundRun("/m.jsonl", name_of("/m.jsonl"))], lambda _path, _lines: feed, FakeClock())
     session.step(1_000.0)
     fs.errors = [os_error(number)] * 3
     session.drain()
-    trouble = not_read(session.runs[0])
+    trouble = reading_error(session.runs[0])
     assert trouble is not None
     assert trouble.message.startswith("cannot read /m.jsonl: ")
     assert "20 records read before that, up to step 20" in trouble.message

@@ -26,7 +26,7 @@ from rltop.clock import Clock, FakeClock
 from rltop.config import load
 from rltop.model.completions import RolloutSource
 from rltop.run import rollouts
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.session import Session
 from rltop.sources.events import ReaderOptions
 from rltop.sources.reader import Reader
@@ -73,7 +73,7 @@ class Watch:
         ingest = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False, total_steps=total_steps)
         seen = path.stat() if path.exists() else None
         size, modified_s = (0, None) if seen is None else (seen.st_size, min(seen.st_mtime, self.clock.now()))
-        self.found = Found(str(path), name_of(str(path)), size, modified_s)
+        self.found = FoundRun(str(path), name_of(str(path)), size, modified_s)
         self.hooks = hooks
         open_feed = threaded(reader) if reader else direct(self.clock)
         self.session = Session([self.found], open_feed, self.clock, ingest)
@@ -562,7 +562,7 @@ def test_a_run_that_is_read_anew_tells_nothing_twice(tmp_path: Path, capsys: pyt
     told = len(watch.lines)
     (other := tmp_path / "other.jsonl").write_text(rows(5))
     watch.session.update(
-        [watch.found._replace(other_streams=(Found(str(other), name_of(str(other)), role="explorer"),))]
+        [watch.found._replace(other_streams=(FoundRun(str(other), name_of(str(other)), role="explorer"),))]
     )
     assert len(watch.session.runs[0].other_streams) == 1
     assert watch.turn() == []

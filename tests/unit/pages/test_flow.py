@@ -20,7 +20,7 @@ from rltop.report.document import pipeline_document
 from rltop.rows.glyphs import ASCII, UNICODE, cell_width
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.run.options import IngestOptions
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -54,7 +54,7 @@ def read(fixture: str) -> Run:
     folder = FIXTURES / fixture
     path = next(file for file in folder.iterdir() if file.name != "case.toml")
     clock = FakeClock()
-    session = Session([Found(str(path), name_of(str(path)))], direct(clock), clock, IngestOptions(has_preview=False))
+    session = Session([FoundRun(str(path), name_of(str(path)))], direct(clock), clock, IngestOptions(has_preview=False))
     session.drain()
     session.runs[0].finish()
     return session.runs[0]

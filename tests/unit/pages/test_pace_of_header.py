@@ -19,7 +19,7 @@ from rltop.pages.stages import at_present_pace, build_timing
 from rltop.report.overview_document import once_document
 from rltop.rows.glyphs import UNICODE
 from rltop.run.options import IngestOptions
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -39,7 +39,7 @@ def header(path: Path, rows: list[dict[str, float]]) -> HeaderView:
 def run_of_rows(path: Path) -> Run:
     clock = FakeClock(BEGUN_S)
     session = Session(
-        [Found(str(path), name_of(str(path)))],
+        [FoundRun(str(path), name_of(str(path)))],
         lambda each, lines: DirectFeed(each, clock=clock, last=lines),
         clock,
         IngestOptions(total_steps=TOTAL),
@@ -156,7 +156,7 @@ def test_what_has_elapsed_goes_by_the_clock_of_the_rows(tmp_path: Path) -> None:
     rows = [json.dumps({"step": i, "time": BEGUN_S - 500_000.0 + 60.0 * i, "loss": 0.1}) + "\n" for i in range(1, 22)]
     path.write_text("".join(rows[:20]))
     session = Session(
-        [Found(str(path), name_of(str(path)))], lambda each, lines: DirectFeed(each, clock=clock, last=lines), clock,
+        [FoundRun(str(path), name_of(str(path)))], lambda each, lines: DirectFeed(each, clock=clock, last=lines), clock,
         IngestOptions(),
     )  # fmt: skip
     for text in ("", rows[20]):

@@ -29,7 +29,7 @@ from rltop.pages.where import OpenStep, WherePage, build_open, paint_open, paint
 from rltop.rows.glyphs import ASCII, UNICODE, cell_width
 from rltop.rows.rows import Row
 from rltop.run.options import IngestOptions
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.preferences import Goal
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -239,7 +239,7 @@ def test_the_page_says_what_it_waits_for(tmp_path: Path) -> None:
         WherePage().rows(Moment(snapshot=Snapshot(run), glyphs=UNICODE), 80, 24)
     )
     clock, played = FakeClock(NOW_S), IngestOptions(follows_jobs=False)
-    session = Session([Found(run.path.raw, run.name)], lambda path, _: DirectFeed(path), clock, played)
+    session = Session([FoundRun(run.path.raw, run.name)], lambda path, _: DirectFeed(path), clock, played)
     shown = text_of(WherePage().rows(Moment(snapshot=Snapshot(session.runs[0]), glyphs=UNICODE), 80, 24))
     assert "played back" in shown and "looking" not in shown
 

@@ -17,7 +17,7 @@ from rltop.live.job import where_of
 from rltop.model import Level, RunState
 from rltop.pages.overview import build_overview
 from rltop.rows.rows import TargetKind
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -46,7 +46,7 @@ def put(folder: Path, name: str, text: str, *, at_s: float = 0.0) -> Path:
 def read(path: Path, log: str = "", *, is_over: bool = True, after_s: float = 0.0, over_s: float = 86_400.0) -> Run:
     clock = FakeClock(BEGUN_S + (over_s if is_over else after_s))
     options = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False, log=log)
-    found = Found(str(path), name_of(str(path)), path.stat().st_size, path.stat().st_mtime)
+    found = FoundRun(str(path), name_of(str(path)), path.stat().st_size, path.stat().st_mtime)
     session = Session([found], direct(clock), clock, options)
     if is_over:
         session.drain()
@@ -303,7 +303,7 @@ def test_what_came_after_the_look_makes_it_void(tmp_path: Path) -> None:
     put(tmp_path, "train.log", DIED, at_s=5.0)
     clock = FakeClock(BEGUN_S + 20.0)
     options = load({}, {"HOME": str(tmp_path)}).ingest._replace(has_preview=False)
-    session = Session([Found(str(metrics), name_of(str(metrics)))], direct(clock), clock, options)
+    session = Session([FoundRun(str(metrics), name_of(str(metrics)))], direct(clock), clock, options)
     while session.step(1_000.0):
         pass
     session.read_endings()

@@ -169,7 +169,7 @@ def test_while_the_trackers_begin_one_after_the_other_there_is_one_row(tmp_path:
     found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
     scanner = Rescanner([str(tmp_path)], found, clock, lambda: None)
     session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
-    session.look_again = scanner.take
+    session.take_rescan = scanner.take
 
     def look() -> int:
         scanner.look()
@@ -233,7 +233,7 @@ def test_in_whatever_order_the_files_of_a_training_appear_and_grow_it_is_one_row
     found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
     scanner = Rescanner([str(tmp_path)], found, clock, lambda: None)
     session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
-    session.look_again = scanner.take
+    session.take_rescan = scanner.take
     names = dice.sample(["jsonl", "events", "wandb", "trackio", "mlflow", "checkpoint"], dice.randint(2, 6))
     lags, begins = [{name: dice.choice(of) for name in names} for of in ((0, 0, 1, 3), (0, 0, 1, 2, 4))]
     step = 0
@@ -335,7 +335,7 @@ def test_a_run_whose_file_is_deleted_stays_it_is_not_its_log(tmp_path: Path) -> 
     found = discover([str(tmp_path)]).found
     session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
     scanner = Rescanner([str(tmp_path)], found, clock, lambda: None)
-    session.look_again = scanner.take
+    session.take_rescan = scanner.take
 
     def look() -> Run:
         scanner.look()

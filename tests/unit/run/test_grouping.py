@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rltop.formats.kinds import CONSOLE, CSV, JSONL, TENSORBOARD, WANDB, WHOLE_JSON
 from rltop.run.grouping import Numbers, RowSample, group
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 
 
 def found(path, kind, modified_s=0.0):
-    return Found(path, name_of(path), 10, modified_s, kind)
+    return FoundRun(path, name_of(path), 10, modified_s, kind)
 
 
 def test_the_same_run_is_shown_once_from_the_file_that_says_most():

@@ -32,7 +32,7 @@ from rltop.pages.overview import OverviewPage, build_overview
 from rltop.pages.page import Moment
 from rltop.pages.run_entry import Entries, state_cell
 from rltop.rows.glyphs import UNICODE
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.run_stream import Judging, RunStream
 from rltop.run.session import Session
@@ -52,7 +52,7 @@ def followed(path: Path, now_s: float, *, has_job: bool = True) -> Run:
 
 
 def opened(path: Path, clock: FakeClock, *, has_job: bool = True) -> tuple[Session, Run]:
-    found = Found(str(path), name_of(str(path)), path.stat().st_size, path.stat().st_mtime)
+    found = FoundRun(str(path), name_of(str(path)), path.stat().st_size, path.stat().st_mtime)
     options = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False)
     session = Session([found], direct(clock), clock, options)
     run = session.runs[0]
@@ -140,7 +140,7 @@ def test_rows_that_stop_are_judged_alike_by_where_by_what_is_printed_and_on_the_
     for silent_s, state in zip((20.0, 80.0, 600.0, 5_400.0, 3 * 3_600.0, 1e5, 2e5), expected.split(), strict=True):
         now_s = end_s + silent_s
         once = read_whole(str(metrics), config, FakeClock(now_s)).runs[0].state
-        found = Found(str(metrics), "run", metrics.stat().st_size, end_s)
+        found = FoundRun(str(metrics), "run", metrics.stat().st_size, end_s)
         session = Session([found], direct(FakeClock(now_s)), FakeClock(now_s), config.ingest)
         while session.step(1_000.0):
             pass
@@ -225,7 +225,7 @@ def test_the_job_that_the_log_beside_a_run_names_has_one_limit(
         (metrics.parent / name).write_text("Timer rollout start\n")
         os.utime(metrics.parent / name, (now_s - age_s, now_s - age_s))
     clock = Clock()
-    found = Found(str(metrics), name_of(str(metrics)), metrics.stat().st_size, metrics.stat().st_mtime)
+    found = FoundRun(str(metrics), name_of(str(metrics)), metrics.stat().st_size, metrics.stat().st_mtime)
     options = load_config(parse([str(metrics)])).ingest
     session = Session([found], direct(clock), clock, options)
     while session.step(1_000.0):

@@ -8,7 +8,7 @@ import pytest
 from tables import each_row
 
 from rltop.clock import FakeClock
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.run_stream import seconds_left
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
@@ -47,7 +47,7 @@ def test_a_stream_says_how_long_its_history_will_take(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(f'{{"step": {step}, "loss": 0.5{" " * 180}}}\n' for step in range(6_000)))
     clock = FakeClock()
-    found = Found(str(path), name_of(str(path)), path.stat().st_size)
+    found = FoundRun(str(path), name_of(str(path)), path.stat().st_size)
     run = Session([found], lambda each, last: DirectFeed(each, clock=clock, last=last), clock).runs[0]
     told: list[tuple[float, float]] = []
     while run.advance(OnePiece()):

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from rltop.clock import Clock, FakeClock
-from rltop.run.discover import FirstLook, Rescanner, discover, still_looking
+from rltop.run.discover import FirstScan, Rescanner, discover, still_looking
 from rltop.run.session import Session
 from rltop.run.sniff import sniff
 from rltop.sources.feed import DirectFeed
@@ -34,7 +34,7 @@ class Follower:
         self.rang = 0
         self.scanner = Rescanner([str(folder)], found, self.clock, self._ring)
         self.session = Session(found, lambda path, lines: DirectFeed(path, clock=self.clock, last=lines), self.clock)
-        self.session.look_again = self.scanner.take
+        self.session.take_rescan = self.scanner.take
         self.read()
 
     def _ring(self):
@@ -230,13 +230,13 @@ def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, m
     for i in range(5):
         rows(tmp_path / f"r{i}" / "metrics.jsonl")
     monkeypatch.setattr("rltop.run.discover.PROGRESS_S", 0.02)
-    look = FirstLook([str(tmp_path)], Clock())
+    look = FirstScan([str(tmp_path)], Clock())
     assert not look.wait(0.01)
     found = [still_looking([str(tmp_path)], look.so_far)]
     has_news = threading.Event()
     scanner = Rescanner([str(tmp_path)], found, Clock(), has_news.set, first=look)
     session = Session(found, lambda path, lines: DirectFeed(path, last=lines), Clock())
-    session.look_again = scanner.take
+    session.take_rescan = scanner.take
     slowly.let_through(3, look)
     scanner.start()
     for _ in range(200):
@@ -264,7 +264,7 @@ def test_a_look_without_an_answer_is_said_to_have_none(tmp_path, monkeypatch):
     slowly = Slowly(monkeypatch)
     rows(tmp_path / "a" / "metrics.jsonl")
     clock = FakeClock()
-    look = FirstLook([str(tmp_path)], clock)
+    look = FirstScan([str(tmp_path)], clock)
     assert not look.wait(0.05)
     assert look.silent_s == 0.0
     clock.advance(12.0)
@@ -279,12 +279,12 @@ def test_a_look_without_an_answer_is_said_to_have_none(tmp_path, monkeypatch):
 def test_a_slow_look_at_a_file_that_is_not_there_goes_on_until_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr("rltop.run.discover.AWAITED_S", 0.01)
     path = tmp_path / "metrics.jsonl"
-    look = FirstLook([str(path)], Clock())
+    look = FirstScan([str(path)], Clock())
     has_news = threading.Event()
     found = [still_looking([str(path)], look.so_far)]
     scanner = Rescanner([str(path)], found, Clock(), has_news.set, first=look)
     session = Session(found, lambda path, lines: DirectFeed(path, last=lines), Clock())
-    session.look_again = scanner.take
+    session.take_rescan = scanner.take
     scanner.start()
     for _ in range(200):
         has_news.wait(0.05)

@@ -12,7 +12,7 @@ from rltop.clock import FakeClock
 from rltop.config import load
 from rltop.model import Level, RunState
 from rltop.pages.overview import build_overview
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -29,7 +29,7 @@ class Screen:
     def __init__(self, path: Path, text: str, *, written_s_ago: float = 0.0) -> None:
         self.path, self.clock = path, FakeClock(1_700_000_000.0)
         path.write_text(text)
-        found = Found(str(path), name_of(str(path)), path.stat().st_size, self.clock.now() - written_s_ago)
+        found = FoundRun(str(path), name_of(str(path)), path.stat().st_size, self.clock.now() - written_s_ago)
         self.session = Session([found], direct(self.clock), self.clock, load({}, {"HOME": str(path.parent)}).ingest)
         self.after(0.3)
 

@@ -23,7 +23,7 @@ from rltop.resources import folder
 from rltop.run import session as session_module
 from rltop.run.options import IngestOptions
 from rltop.run.pipeline import read_row
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.rule_runner import RuleRunner
 from rltop.run.run_stream import Judgement
 from rltop.run.session import Session
@@ -77,9 +77,9 @@ def session_of(*feeds: ScriptedFeed, size: int = 0) -> Session:
     """A session in which each path has its feed; with a size, the second one is the preview of the first."""
     if size:
         main, preview = feeds
-        found = [Found("m.jsonl", name_of("m.jsonl"), size)]
+        found = [FoundRun("m.jsonl", name_of("m.jsonl"), size)]
         return Session(found, lambda _path, last: main if last is None else preview, FakeClock())
-    found = [Found(f"{i}.jsonl", name_of(f"{i}.jsonl")) for i in range(len(feeds))]
+    found = [FoundRun(f"{i}.jsonl", name_of(f"{i}.jsonl")) for i in range(len(feeds))]
     return Session(found, lambda path, _last: feeds[int(path[0])], FakeClock())
 
 
@@ -169,7 +169,7 @@ def test_the_last_rows_are_judged_once_however_much_history_comes(monkeypatch: p
 
 def test_slices_do_not_shrink_where_the_machine_is_busy_with_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
     feed, clock = ScriptedFeed(), FakeClock()
-    session = Session([Found("run0.jsonl", "run0")], lambda _path, _last: feed, clock)
+    session = Session([FoundRun("run0.jsonl", "run0")], lambda _path, _last: feed, clock)
     pipeline, sizes = session.runs[0].main.whole.pipeline, list[int]()
     taken = pipeline.take_bytes
 
@@ -224,7 +224,7 @@ def downsampled(tmp_path: Path) -> Session:
             if step % 1_000 == 0:
                 file.write(json.dumps({"step": step, "eval_loss": step * 2.0}).encode() + b"\n")
     options = IngestOptions(has_preview=False, store=StoreOptions(memory_bytes=40_000))
-    session = Session([Found(str(path), name_of(str(path)))], direct(FakeClock()), FakeClock(), options)
+    session = Session([FoundRun(str(path), name_of(str(path)))], direct(FakeClock()), FakeClock(), options)
     while session.step(1e9):
         pass
     return session
@@ -261,7 +261,7 @@ def test_the_last_row_of_an_old_event_file_is_shown_and_is_not_news():
 
     path = folder("fixtures") / "tensorboard" / "events.out.tfevents.1795000001.node-1.1.simple"
     clock = FakeClock(1_900_000_000.0)
-    found = Found(str(path), name_of(str(path)), modified_s=path.stat().st_mtime)
+    found = FoundRun(str(path), name_of(str(path)), modified_s=path.stat().st_mtime)
     session = Session([found], lambda p, _n: DirectFeed(p, clock=clock), clock)
     run = session.runs[0]
     while session.step(1e9):
@@ -279,7 +279,7 @@ def test_a_run_whose_file_is_at_its_end_is_left_alone_until_more_has_come(tmp_pa
     path.write_bytes(b'{"step": 1, "loss": 2.0}\n')
     rung = threading.Event()
     reader = Reader(ReaderOptions(), on_data=rung.set)
-    found = Found(str(path), name_of(str(path)), path.stat().st_size)
+    found = FoundRun(str(path), name_of(str(path)), path.stat().st_size)
     session = Session([found], threaded(reader), Clock())
     run = session.runs[0]
 
@@ -304,7 +304,7 @@ def test_a_run_whose_file_is_at_its_end_is_left_alone_until_more_has_come(tmp_pa
 def test_how_far_reading_is_behind_the_writer_is_told(tmp_path: Path) -> None:
     path, clock = tmp_path / "metrics.jsonl", Clock()
     path.write_bytes(b'{"step": 1, "loss": 2.0}\n')
-    session = Session([Found(str(path), name_of(str(path)))], lambda p, _n: DirectFeed(p, clock=clock), clock)
+    session = Session([FoundRun(str(path), name_of(str(path)))], lambda p, _n: DirectFeed(p, clock=clock), clock)
     run = session.runs[0]
     while session.step(1e9):
         pass
@@ -325,7 +325,7 @@ def test_how_far_reading_is_behind_the_writer_is_told(tmp_path: Path) -> None:
 def test_what_was_written_while_a_file_was_read_once_is_behind(tmp_path: Path) -> None:
     path, clock = tmp_path / "metrics.jsonl", Clock()
     path.write_bytes(b"".join(b'{"step": %d, "loss": 2.0}%s\n' % (step, b" " * 1000) for step in range(3000)))
-    found = Found(str(path), name_of(str(path)))
+    found = FoundRun(str(path), name_of(str(path)))
     session = Session([found], lambda p, _n: DirectFeed(p, clock=clock, options=ONCE), clock)
     while not session.runs[0].stream.rows:
         session.step(0.5)
@@ -341,7 +341,7 @@ def test_a_file_that_was_truncated_waits_for_rows(tmp_path: Path) -> None:
     # A gradient that is no number at the end: an alert of what is gone is no headline.
     rows = [{"step": step, "loss": 2.0, "grad_norm": 1.0 if step < 8 else math.nan} for step in range(12)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    session = Session([Found(str(path), name_of(str(path)))], lambda p, _n: DirectFeed(p, clock=clock), clock)
+    session = Session([FoundRun(str(path), name_of(str(path)))], lambda p, _n: DirectFeed(p, clock=clock), clock)
     run = session.runs[0]
     for content, state in (
         (None, RunState.LIVE),
@@ -402,8 +402,8 @@ def test_a_run_holds_its_streams_the_main_one_first_and_each_by_itself(tmp_path:
     files = {"trainer": 30, "explorer": 12}
     for name, rows in files.items():
         (tmp_path / name).write_bytes(b"".join(line(step, loss=1.0) for step in range(1, rows + 1)))
-    found = Found(str(tmp_path / "trainer"), name_of("job"), role="trainer")
-    other = Found(str(tmp_path / "explorer"), name_of("explorer"), role="explorer")
+    found = FoundRun(str(tmp_path / "trainer"), name_of("job"), role="trainer")
+    other = FoundRun(str(tmp_path / "explorer"), name_of("explorer"), role="explorer")
     clock = FakeClock()
     session = Session([found._replace(other_streams=(other,))], direct(clock), clock)
     session.drain()
@@ -434,7 +434,7 @@ def followed(path: Path, pieces: list[bytes]) -> list[tuple[object, ...]]:
     """Events of a file that is written in pieces while it is followed."""
     path.write_bytes(b"")
     clock = FakeClock()
-    session = Session([Found(str(path), name_of(str(path)))], direct(clock), clock)
+    session = Session([FoundRun(str(path), name_of(str(path)))], direct(clock), clock)
     for piece in pieces:
         with path.open("ab") as file:
             file.write(piece)

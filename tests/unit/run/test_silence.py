@@ -15,7 +15,7 @@ from rltop.clock import FakeClock
 from rltop.config import load
 from rltop.model import Level, RunState
 from rltop.rules.options import EngineOptions, RuleSettings
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.sources.events import ONCE
@@ -31,7 +31,7 @@ class Writer:
         path.write_text("".join(lines))
         config = load({}, {"HOME": str(path.parent)})
         options = config.ingest._replace(has_preview=False, rules=EngineOptions(rules or {}))
-        found = Found(str(path), name_of(str(path)), path.stat().st_size, self.written_s)
+        found = FoundRun(str(path), name_of(str(path)), path.stat().st_size, self.written_s)
         self.session = Session([found], direct(self.clock), self.clock, options)
         self.settle()
 
@@ -163,7 +163,7 @@ def test_a_file_that_is_still_being_read_lacks_no_record(tmp_path: Path) -> None
     path.write_text("".join(rows(60)))
     os.utime(path, (1_500_000_000.0, 1_500_000_000.0))
     config = load({}, {"HOME": str(tmp_path)})
-    found = Found(str(path), name_of(str(path)), path.stat().st_size, 1_500_000_000.0)
+    found = FoundRun(str(path), name_of(str(path)), path.stat().st_size, 1_500_000_000.0)
     session = Session([found], direct(clock), clock, config.ingest._replace(has_preview=False))
     run = session.runs[0]
     seen = []
@@ -193,7 +193,7 @@ def test_lines_whose_tail_the_log_cut_off_are_read_and_no_alarm(tmp_path: Path) 
 
 def read_once(writer: Writer) -> Run:
     """As `--once` and `check` read the file, at the same time."""
-    found = Found(str(writer.path), name_of(str(writer.path)), modified_s=writer.written_s)
+    found = FoundRun(str(writer.path), name_of(str(writer.path)), modified_s=writer.written_s)
     session = Session([found], direct(writer.clock, ONCE), writer.clock, writer.session.builder.options)
     session.drain()
     return session.runs[0]

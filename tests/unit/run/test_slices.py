@@ -17,7 +17,7 @@ from parquet_writer import parquet_bytes
 
 from rltop.clock import Clock
 from rltop.run.options import IngestOptions
-from rltop.run.places import Found
+from rltop.run.places import FoundRun
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 
@@ -28,7 +28,7 @@ ROW = json.dumps({"step": 1, "loss": 0.5, "reward": 0.25, "kl": 0.1}).encode() +
 
 def opened(path: Path) -> Session:
     clock = Clock()
-    found = Found(str(path), path.name, path.stat().st_size if path.is_file() else 0)
+    found = FoundRun(str(path), path.name, path.stat().st_size if path.is_file() else 0)
     return Session([found], lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock, IngestOptions())
 
 

@@ -14,7 +14,7 @@ from rltop.model import Event, EventState, Label, Level, RunState
 from rltop.pages.overview import build_overview
 from rltop.resources import folder
 from rltop.run.options import IngestOptions
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.session import PREVIEW_FROM_BYTES, Session
 from rltop.run.snapshot import Snapshot
@@ -24,7 +24,7 @@ RESTARTED = Path(str(folder("fixtures"))) / "trl" / "grpo_restart" / "metrics.js
 
 def read(path: Path, *, is_over: bool = True) -> Run:
     clock = FakeClock()
-    session = Session([Found(str(path), name_of(str(path)))], direct(clock), clock, IngestOptions(has_preview=False))
+    session = Session([FoundRun(str(path), name_of(str(path)))], direct(clock), clock, IngestOptions(has_preview=False))
     session.drain()
     if is_over:
         session.runs[0].finish()
@@ -35,7 +35,7 @@ def test_a_snapshot_of_no_step_follows_the_newest_row(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"".join(b'{"step": %d, "loss": 1.0}\n' % step for step in range(1, 11)))
     clock = FakeClock()
-    session = Session([Found(str(path), name_of(str(path)))], direct(clock), clock)
+    session = Session([FoundRun(str(path), name_of(str(path)))], direct(clock), clock)
     session.drain()
     snapshot = Snapshot(session.runs[0])
     before = snapshot.source.version
@@ -74,7 +74,7 @@ def test_the_open_row_is_looked_at_and_its_events_are_provisional() -> None:
         def close(self) -> None:
             pass
 
-    session = Session([Found(str(path), name_of("run"))], lambda _path, _lines: Given(), clock)  # type: ignore[arg-type,return-value]
+    session = Session([FoundRun(str(path), name_of("run"))], lambda _path, _lines: Given(), clock)  # type: ignore[arg-type,return-value]
     session.drain()
     snapshot = Snapshot(session.runs[0])
     assert [verdict.family for verdict in snapshot.firing] == ["nonfinite"]
@@ -193,7 +193,7 @@ def test_a_preview_supplies_rows_and_only_what_is_no_number_is_spoken_of(tmp_pat
     path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows) + b'{"step": 3000, "loss": NaN}\n')
     assert path.stat().st_size > PREVIEW_FROM_BYTES
     clock = FakeClock()
-    session = Session([Found(str(path), name_of("run"), path.stat().st_size)], direct(clock), clock)
+    session = Session([FoundRun(str(path), name_of("run"), path.stat().st_size)], direct(clock), clock)
     session.read_newest(60_000.0)
     run = session.runs[0]
     snapshot = Snapshot(run)
@@ -213,7 +213,7 @@ def test_the_newest_rows_of_a_small_file_are_there_before_it_is_read_whole(tmp_p
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(verl_lines(verl_rows(60)))
     clock = FakeClock()
-    session = Session([Found(str(path), name_of("run"), path.stat().st_size)], direct(clock), clock)
+    session = Session([FoundRun(str(path), name_of("run"), path.stat().st_size)], direct(clock), clock)
     session.read_newest(60_000.0)
     assert Snapshot(session.runs[0]).part.is_preview
     assert Snapshot(session.runs[0]).step == Snapshot(run_of(verl_lines(verl_rows(60)))).step

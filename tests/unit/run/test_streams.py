@@ -11,7 +11,7 @@ from rltop.formats.kinds import CONSOLE, JSONL, TENSORBOARD, WANDB
 from rltop.report.document import check_document
 from rltop.run.discover import discover
 from rltop.run.grouping import group
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
@@ -19,7 +19,7 @@ from tests.run_folders import rlinf, trinity
 
 
 def found(path, kind, modified_s=0.0):
-    return Found(path, name_of(path), 10, modified_s, kind)
+    return FoundRun(path, name_of(path), 10, modified_s, kind)
 
 
 def shape(run):

@@ -18,7 +18,7 @@ from rltop.pages.overview import build_overview, paint_overview
 from rltop.report.overview_document import once_document
 from rltop.rows.glyphs import glyph_set
 from rltop.run import session as session_module
-from rltop.run.places import Found, name_of
+from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -33,7 +33,7 @@ class Watched:
         self.path, self.clock = path, FakeClock(1_000_000.0)
         path.write_bytes(data)
         config = load({}, {"HOME": str(path.parent)})
-        found = Found(str(path), name_of(str(path)), len(data), self.clock.now())
+        found = FoundRun(str(path), name_of(str(path)), len(data), self.clock.now())
         self.session = Session([found], direct(self.clock), self.clock, config.ingest._replace(has_preview=False))
         self.after(0.0)
         if not is_live:
@@ -145,7 +145,7 @@ def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
     path.write_bytes(log(1_500))
     monkeypatch.setattr(session_module, "PREVIEW_FROM_BYTES", 10_000)
     clock = FakeClock()
-    found = Found(str(path), name_of(str(path)), path.stat().st_size, clock.now(), CONSOLE)
+    found = FoundRun(str(path), name_of(str(path)), path.stat().st_size, clock.now(), CONSOLE)
     session = Session([found], direct(clock), clock)
     run = session.runs[0]
     assert run.main.previews
