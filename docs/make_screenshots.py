@@ -316,7 +316,7 @@ async def _draw(shot: Shot, clock: FakeClock) -> str:
         for _ in range(300):
             app.draw()
             # What a thread reads comes in its own time, and what none reads at once.
-            if not any("reading ..." in text or "looking for" in text for text in told_by(app)):
+            if not any("reading ..." in text or "looking for" in text for text in events_near(app)):
                 break
             if session.runs[0].rollouts is not None:
                 session.runs[0].rollouts.settle(session.runs[0].stream.last_step)
@@ -330,7 +330,7 @@ async def _draw(shot: Shot, clock: FakeClock) -> str:
     return picture(rows, ground, shot.title)
 
 
-def told_by(app: RltopApp) -> Sequence[str]:
+def events_near(app: RltopApp) -> Sequence[str]:
     """The rows of the page on top as text."""
     return ["".join(text for text, _ in row.line) for row in app.shown.board.rows] if app.shown is not None else []
 

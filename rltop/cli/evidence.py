@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from rltop import __version__
 from rltop.cli.output import say
 from rltop.cli.resolve_paths import load_config, sources_of
-from rltop.cli.where import asked_of, read_path, text_of, where_of_read
+from rltop.cli.where import asked_of, read_path, status_of, text_of
 from rltop.clock import Clock
 from rltop.errors import EXIT_OK, RltopError, cannot_write, reason_of
 from rltop.files import first_bytes, last_bytes, names_in, open_regular, replace_file
 from rltop.formats.console.failures import read_error
 from rltop.formats.console.lines import strip_escapes, without_prefix
-from rltop.live.judge import Where
+from rltop.live.judge import JobStatus
 from rltop.live.lines import LINES
 from rltop.live.log import clock_of
 from rltop.live.slurm import Command, CommandError
@@ -142,7 +142,7 @@ def evidence(arguments: Namespace) -> int:
     read = read_path(path, config)
     asked = asked_of(read, sources_of(arguments, config.live), arguments.wait)
     now_s = Clock().wall()
-    found = where_of_read(read, now_s, asked)
+    found = status_of(read, now_s, asked)
     beside = [*([found.log] if os.path.isfile(found.log) else []), *logs_near(path)]  # noqa: PTH113
     logs = list({os.path.realpath(log): log for log in reversed(beside)}.values())[::-1]
     left_out: Counter[str] = Counter()
@@ -177,7 +177,7 @@ def evidence(arguments: Namespace) -> int:
     return EXIT_OK
 
 
-def _where(path: str, found: Where, now_s: float, *, with_text: bool) -> list[str]:
+def _where(path: str, found: JobStatus, now_s: float, *, with_text: bool) -> list[str]:
     if not with_text and not _is_of_trainer(found.last_line):
         found = found._replace(last_line="")
     return text_of(path, found, now_s).splitlines()

@@ -464,7 +464,7 @@ class Vigil:
         self._session.look_where(run)
         if run.whereabouts is None or not run.whereabouts.probes.version:
             return
-        where, now_s = run.whereabouts.where(), run.whereabouts.clock.wall()
+        where, now_s = run.whereabouts.status(), run.whereabouts.clock.wall()
         is_stuck = where.state == "stuck"
         if is_stuck is was_stuck:
             return

@@ -29,8 +29,8 @@ from rltop.files import first_bytes
 from rltop.formats.decoder import codec_of
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, TRACE, is_noise, kind_of
 from rltop.live.engines import is_undecided
-from rltop.live.job import Asked, devices_in_words, idle_in_words, where_of
-from rltop.live.judge import Where, engine_in_words, group_in_words, grouped, sentence
+from rltop.live.job import Asked, devices_in_words, idle_in_words, read_job_status
+from rltop.live.judge import JobStatus, engine_in_words, group_in_words, grouped, sentence
 from rltop.live.lines import words_of
 from rltop.live.phases import PhaseEvent
 from rltop.live.probe import Device, InferenceEngine, Probes, Process, Silence
@@ -74,7 +74,7 @@ def where(arguments: Namespace) -> int:
             read = read_path(path, config)
             asked = asked_of(read, sources, arguments.wait) if arguments.now is None and len(paths) == 1 else Asked()
             now_s = Clock().wall() if arguments.now is None else arguments.now
-            found = where_of_read(read, now_s, asked)
+            found = status_of(read, now_s, asked)
         except RltopError as error:
             if len(paths) == 1:
                 raise
@@ -107,25 +107,25 @@ def _check(arguments: Namespace, paths: Sequence[str]) -> None:
         raise RltopError("sources are those of one job, and several paths are named", "name one path")
 
 
-class Read(NamedTuple):
+class JobFiles(NamedTuple):
     """Everything at a path that tells where a job is.
 
     Attributes:
         path: empty if only sources are named.
         log: its console log; empty without one.
-        told: phase events from traces and rows.
+        other_events: phase events from traces and rows.
         run: its run; None if there are only logs or traces.
         error: why nothing could be read; sources may still provide information.
     """
 
     path: str
     log: str = ""
-    told: Sequence[Sequence[PhaseEvent]] = ()
+    other_events: Sequence[Sequence[PhaseEvent]] = ()
     run: Run | None = None
     error: RltopError | None = None
 
 
-def asked_of(read: Read, sources: SourceOptions, wait_s: float) -> Asked:
+def asked_of(read: JobFiles, sources: SourceOptions, wait_s: float) -> Asked:
     """Query the sources once, and engines until each busy one has either progressed or hangs.
 
     Raises:
@@ -145,14 +145,14 @@ def asked_of(read: Read, sources: SourceOptions, wait_s: float) -> Asked:
         probes.close()
 
 
-def read_path(path: str, config: Config) -> Read:
+def read_path(path: str, config: Config) -> JobFiles:
     """Read everything at a path that tells where its job is.
 
     Raises:
         RltopError: there is nothing readable.
     """
     if not path:
-        return Read("")
+        return JobFiles("")
     if answered(path, lambda: _is_told_alone(path)):
         try:
             return answered(path, lambda: _of_file(path))
@@ -167,20 +167,20 @@ def read_path(path: str, config: Config) -> Read:
         else:
             told = traces.in_folder(Path(path)) or [traces.of(each) for each in sorted(Path(path).glob("*.jsonl"))]
         logs = logs_near(path)
-        return Read(path, logs[0] if logs else "", told, error=None if any(told) or logs else error)
-    from rltop.run.whereabouts import log_of_run, told_by
+        return JobFiles(path, logs[0] if logs else "", told, error=None if any(told) or logs else error)
+    from rltop.run.whereabouts import events_near, log_of_run
 
     if len(runs) > 1:
         complain(one_of_several(runs, "this is"))
     session = read_whole(runs[0], config)
     try:
         run = session.runs[0]
-        return Read(log_of(run.path.raw)[0], log_of_run(run), told_by(run), run)
+        return JobFiles(log_of(run.path.raw)[0], log_of_run(run), events_near(run), run)
     finally:
         session.close()
 
 
-def where_of_read(read: Read, now_s: float, asked: Asked) -> Where:
+def status_of(read: JobFiles, now_s: float, asked: Asked) -> JobStatus:
     """Where the job is.
 
     Raises:
@@ -190,14 +190,14 @@ def where_of_read(read: Read, now_s: float, asked: Asked) -> Where:
     if read.error is not None and not has_told:
         raise read.error
     try:
-        found = where_of(read.log, read.told, read.path, now_s, asked)
+        found = read_job_status(read.log, read.other_events, read.path, now_s, asked)
     except OSError as error:
         raise cannot_read(read.log, error) from error
     if read.run is None or read.log == read.path:
         return found
-    from rltop.run.whereabouts import knowing
+    from rltop.run.whereabouts import with_run_state
 
-    return knowing(read.run, found)
+    return with_run_state(read.run, found)
 
 
 def _is_told_alone(path: str) -> bool:
@@ -211,13 +211,13 @@ def _is_told_alone(path: str) -> bool:
     return is_text and kind_of(head, path, is_all=True) in (CONSOLE, TRACE)
 
 
-def _of_file(path: str) -> Read:
+def _of_file(path: str) -> JobFiles:
     if kind_of(first_bytes(path, HEAD_BYTES), path, is_all=True) is TRACE:
-        return Read(path, told=[Traces().of(path)])
-    return Read(path, path)
+        return JobFiles(path, other_events=[Traces().of(path)])
+    return JobFiles(path, path)
 
 
-def document(found: Where, now_s: float) -> dict[str, Any]:
+def document(found: JobStatus, now_s: float) -> dict[str, Any]:
     return {
         "state": found.state,
         "phase": found.phase,
@@ -238,11 +238,11 @@ def document(found: Where, now_s: float) -> dict[str, Any]:
     }
 
 
-def _is_asked(fact: Process | InferenceEngine, found: Where) -> bool:
+def _is_asked(fact: Process | InferenceEngine, found: JobStatus) -> bool:
     return fact.source != found.log
 
 
-def _groups(found: Where, now_s: float) -> list[str]:
+def _groups(found: JobStatus, now_s: float) -> list[str]:
     is_told = len(found.ranks) > 1 or any(each.rank is not None or _is_asked(each, found) for each in found.ranks)
     return [group_in_words(group, now_s) for group in grouped(found.ranks)] if is_told else []
 
@@ -304,7 +304,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else round(value, 3)
 
 
-def text_of(path: str, found: Where, now_s: float) -> str:
+def text_of(path: str, found: JobStatus, now_s: float) -> str:
     name = "standard input" if path == STANDARD_INPUT else Label.of(path).display if path else "job"
     lines = [f"{name}: {Label.of(sentence(found, now_s) + idle_in_words(found)).display}"]
     told = [f"job {found.job}: {found.limit}"] if found.limit else []

@@ -17,11 +17,23 @@ from rltop import units
 from rltop.files import last_bytes, open_regular
 from rltop.formats.decoder import NO_USUAL_S
 from rltop.live.engines import HANGS, compared
-from rltop.live.judge import Where, judge
+from rltop.live.judge import JobStatus, judge
 from rltop.live.lines import Act, words_of
 from rltop.live.log import LINE_END, LogReader
 from rltop.live.phases import KEPT, PhaseEvent, Phases, in_order, merged
-from rltop.live.probe import GONE, NO_FACTS, Device, Fact, Facts, InferenceEngine, Job, LogTold, Probe, Process, Silence
+from rltop.live.probe import (
+    GONE,
+    NO_FACTS,
+    Device,
+    Fact,
+    Facts,
+    InferenceEngine,
+    Job,
+    LogFacts,
+    Probe,
+    Process,
+    Silence,
+)
 from rltop.live.slurm import job_of_log
 from rltop.live.traces import Traces
 from rltop.structs import NamedTuple
@@ -34,8 +46,8 @@ IDLE = 0.05
 
 
 def gathered(
-    where: Where, facts: Facts, silences: Sequence[Silence], now_s: float, checkpoint: int | None = None
-) -> Where:
+    where: JobStatus, facts: Facts, silences: Sequence[Silence], now_s: float, checkpoint: int | None = None
+) -> JobStatus:
     """Where a job is, according to all sources.
 
     Args:
@@ -61,7 +73,7 @@ def gathered(
     return where
 
 
-def _awaited(engines: Sequence[InferenceEngine], where: Where, now_s: float) -> list[InferenceEngine]:
+def _awaited(engines: Sequence[InferenceEngine], where: JobStatus, now_s: float) -> list[InferenceEngine]:
     open_s = now_s - where.since if where.since is not None and where.state in ("running", "stuck") else 0.0
     if where.phase_key not in ("generate", "validation") or open_s < AWAKE_S:
         return list(engines)
@@ -69,7 +81,7 @@ def _awaited(engines: Sequence[InferenceEngine], where: Where, now_s: float) -> 
     return [each._replace(trouble=words) if each.is_asleep and not each.trouble else each for each in engines]
 
 
-def _with_engines(where: Where) -> Where:
+def _with_engines(where: JobStatus) -> JobStatus:
     if where.state not in ("running", "stuck", "unknown"):
         return where
     hung = [each for each in where.engines if each.trouble.startswith(HANGS)]
@@ -90,7 +102,7 @@ def _with_engines(where: Where) -> Where:
     return where
 
 
-def _with_job(where: Where, jobs: Sequence[Job], now_s: float, checkpoint: int | None) -> Where:
+def _with_job(where: JobStatus, jobs: Sequence[Job], now_s: float, checkpoint: int | None) -> JobStatus:
     job = next((each for each in jobs if each.id == where.job), None)
     if job is not None:
         limit = job.trouble or limit_words(where, job.ends_s, now_s, checkpoint)
@@ -102,7 +114,7 @@ def _with_job(where: Where, jobs: Sequence[Job], now_s: float, checkpoint: int |
     return where._replace(state="dead" if where.is_midway else "unknown", cause=where.cause or gone.reason)
 
 
-def limit_words(where: Where, ends_s: float | None, now_s: float, checkpoint: int | None = None) -> str:
+def limit_words(where: JobStatus, ends_s: float | None, now_s: float, checkpoint: int | None = None) -> str:
     """What a time limit means for a job: `ETA 14 h, limit in 6 h: stops near step 1,840; last checkpoint 1,800`.
 
     Args:
@@ -148,7 +160,7 @@ def devices_in_words(devices: Sequence[Device]) -> list[str]:
     return lines
 
 
-def idle_in_words(where: Where) -> str:
+def idle_in_words(where: JobStatus) -> str:
     """A note that devices are idle while a phase is open; empty if they are not, or it is unknown."""
     uses = _known(each.use for each in where.devices)
     if not uses or where.phase is None or where.state not in ("running", "stuck") or max(uses) >= IDLE:
@@ -260,7 +272,7 @@ class JobProbe(Probe):
                 self._phases.take(event)
             reader = self._reader
             self._told = (
-                LogTold(
+                LogFacts(
                     self.log or self._traced or self.source,
                     self._phases.moved_s or now_s if reader.last_s is None else reader.last_s,
                     deepcopy(self._phases),
@@ -348,9 +360,9 @@ class Asked(NamedTuple):
 NOTHING_ASKED = Asked()
 
 
-def where_of(
+def read_job_status(
     log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, asked: Asked = NOTHING_ASKED
-) -> Where:
+) -> JobStatus:
     """Where a job is, from its log, other files and sources.
 
     Args:
@@ -359,19 +371,19 @@ def where_of(
     Raises:
         OSError: the log cannot be read.
     """
-    return where_now(told_by_files(log, others, source, now_s), now_s, asked)
+    return job_status(facts_from_files(log, others, source, now_s), now_s, asked)
 
 
-def told_by_files(
+def facts_from_files(
     log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, read: Reading = events_of_log
-) -> LogTold:
+) -> LogFacts:
     """Combine a log with other files; arguments as for `where_of`.
 
     Raises:
         OSError: the log cannot be read.
     """
     events, reader = read(log) if log else ([], None)
-    return LogTold(
+    return LogFacts(
         log or source,
         now_s,
         merged(events, *others),
@@ -380,7 +392,7 @@ def told_by_files(
     )
 
 
-def where_now(told: LogTold, now_s: float, asked: Asked = NOTHING_ASKED) -> Where:
+def job_status(told: LogFacts, now_s: float, asked: Asked = NOTHING_ASKED) -> JobStatus:
     """Where a job is, from its files and other sources."""
     found = judge(told.phases, now_s, asked.facts, told.source)
     found = found._replace(

@@ -28,7 +28,7 @@ _PROCESS = regex(r"\((?P<name>\w+)?[^()]*?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]
 _BETWEEN_STEPS = ("setup", "validation", "checkpoint")
 
 
-class Where(NamedTuple):
+class JobStatus(NamedTuple):
     """Where a job is.
 
     Attributes:
@@ -85,7 +85,7 @@ class Where(NamedTuple):
         return ended_after(self.usual_s, is_midway=self.is_midway)
 
 
-def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "") -> Where:
+def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "") -> JobStatus:
     found, ranks = _judged(phases, now_s), (*processes_of(phases, source), *facts.processes)
     found = found._replace(
         cause=found.cause or (going_on(ranks) if found.state == "finished" else None),
@@ -98,7 +98,7 @@ def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "
     return _beside(found, facts, now_s)
 
 
-def _beside(found: Where, facts: Facts, now_s: float) -> Where:
+def _beside(found: JobStatus, facts: Facts, now_s: float) -> JobStatus:
     """Take the phase from the processes if the log has none, or is older than their report."""
     if facts.commonest is None or found.state in ("dead", "finished", "interrupted"):
         return found
@@ -130,11 +130,11 @@ def going_on(processes: Sequence[Process]) -> str | None:
     return f"{'ranks' if len(inside) > 1 else 'rank'} {ranges(sorted(inside))} still in {phase}"
 
 
-def _judged(phases: Phases, now_s: float) -> Where:
+def _judged(phases: Phases, now_s: float) -> JobStatus:
     if phases.begun_s is None or phases.moved_s is None:
-        return Where("unknown")
+        return JobStatus("unknown")
     failure = phases.failure
-    about = Where(
+    about = JobStatus(
         "running",
         step=phases.step,
         moved_s=phases.moved_s,
@@ -172,7 +172,7 @@ def died_of(failure: Failure) -> str:
     return words if failure.rank is None or "rank" in words else f"{words} (rank {failure.rank})"
 
 
-def _ended(phases: Phases, failure: Failure, about: Where) -> Where:
+def _ended(phases: Phases, failure: Failure, about: JobStatus) -> JobStatus:
     text = failure.error.text.raw
     phase = failure.phase
     return about._replace(
@@ -187,7 +187,7 @@ def _ended(phases: Phases, failure: Failure, about: Where) -> Where:
     )
 
 
-def _going(phases: Phases, now_s: float, about: Where) -> Where:
+def _going(phases: Phases, now_s: float, about: JobStatus) -> JobStatus:
     inner = phases.innermost()
     inner = [each for each in inner if not each.is_wrap] or inner
     if not inner:
@@ -281,7 +281,7 @@ def engines_of(phases: Phases, source: str) -> list[InferenceEngine]:
     ]
 
 
-def sentence(where: Where, now_s: float, rounded: Callable[[float], float] = float) -> str:
+def sentence(where: JobStatus, now_s: float, rounded: Callable[[float], float] = float) -> str:
     """Where a job is, in words: `training for 14 min (usually 90 s), 8 of 512 outstanding`.
 
     Args:

@@ -124,7 +124,7 @@ class Job(NamedTuple):
     trouble: str = ""
 
 
-class LogTold(NamedTuple):
+class LogFacts(NamedTuple):
     """Everything that a console log or a trace contains so far.
 
     Attributes:
@@ -140,7 +140,7 @@ class LogTold(NamedTuple):
     checkpoint: int | None = None
 
 
-Fact: TypeAlias = Process | InferenceEngine | Device | Job | LogTold
+Fact: TypeAlias = Process | InferenceEngine | Device | Job | LogFacts
 _Kind = TypeVar("_Kind", bound=Fact)
 
 
@@ -153,7 +153,7 @@ class Facts:
 
         self.all = facts
         self.processes, self.engines, self.devices = of(Process), of(InferenceEngine), of(Device)
-        self.jobs, self.logs = of(Job), of(LogTold)
+        self.jobs, self.logs = of(Job), of(LogFacts)
 
     @cached_property
     def commonest(self) -> tuple[Process, float] | None:

@@ -102,7 +102,7 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
     step_s = pace_of(snapshot, timing)
     total, eta_s, newest_s = total_of(snapshot), eta_of(snapshot, step_s), snapshot.part.newest_s
     elapsed_s = _elapsed_s(snapshot, step_s)
-    job = None if snapshot.run.whereabouts is None else snapshot.run.whereabouts.where()
+    job = None if snapshot.run.whereabouts is None else snapshot.run.whereabouts.status()
     gpus = identity.gpus if identity is not None and identity.gpus else None if job is None else job.gpus
     bucket = None if snapshot.at_step is None else stream.downsampled_range(snapshot.at_step)
     until_s = snapshot.run.goal.until_s or (None if job is None else job.ends_s)
@@ -408,7 +408,7 @@ def header_clock(snapshot: Snapshot) -> Hashable:
     """What the header says that no row moves: the newest one's age or how far behind, how much is read, the limit."""
     age_s, loading, behind = snapshot.part.age_s, snapshot.source.loading, snapshot.source.behind_bytes
     age = behind_text(behind) if behind else "" if age_s is None else age_text(age_s)
-    job = None if snapshot.run.whereabouts is None else snapshot.run.whereabouts.where()
+    job = None if snapshot.run.whereabouts is None else snapshot.run.whereabouts.status()
     limit = None if job is None else (job.ends_s, job.gpus, job.checkpoint)
     return age, "" if loading is None else units.share(loading), limit
 

@@ -163,7 +163,7 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
 def _goes_on(snapshot: Snapshot) -> str:
     """What of the job of a finished run goes on; empty where that is nothing, or nobody follows it."""
     job = snapshot.run.whereabouts if snapshot.source.state is RunState.FINISHED else None
-    return "" if job is None else job.where().cause or ""
+    return "" if job is None else job.status().cause or ""
 
 
 def _lost(note: str) -> str:

@@ -8,9 +8,9 @@ from pathlib import PurePath
 from typing import ClassVar
 
 from rltop import units
-from rltop.live.judge import ProcessGroup, Where, group_in_words, grouped, sentence
+from rltop.live.judge import JobStatus, ProcessGroup, group_in_words, grouped, sentence
 from rltop.live.lines import words_of
-from rltop.live.probe import Device, Facts, InferenceEngine, Job, LogTold, Process
+from rltop.live.probe import Device, Facts, InferenceEngine, Job, LogFacts, Process
 from rltop.model import Label, Level, RunState
 from rltop.pages.page import Moment, Page
 from rltop.pages.signals import cadence_of
@@ -87,7 +87,7 @@ def build_open(snapshot: Snapshot) -> OpenStep | None:
     whereabouts = snapshot.run.whereabouts
     if whereabouts is None or snapshot.at_step is not None or snapshot.source is not snapshot.run:
         return None
-    where, now_s, last = whereabouts.where(), whereabouts.clock.wall(), snapshot.stream.last_step
+    where, now_s, last = whereabouts.status(), whereabouts.clock.wall(), snapshot.stream.last_step
     if where.state not in ("running", "stuck") or snapshot.run.state not in _SHOWN_STATES or snapshot.part.is_emptied:
         return None
     since_s = where.stepped_s if where.stepped_s is not None else where.since
@@ -153,7 +153,7 @@ def _or_zero(value: float) -> float:
     return value if value == value else 0.0
 
 
-def paint_where(where: Where, facts: Facts, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
+def paint_where(where: JobStatus, facts: Facts, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
     """Everything that is told of a job now, below the title; the worst of each kind first."""
     groups, logs = grouped(where.ranks), [log for log in facts.logs if log.last_line]
     engines = sorted(where.engines, key=lambda one: (not one.trouble, -_or_zero(one.waiting), one.name))
@@ -179,7 +179,7 @@ def paint_where(where: Where, facts: Facts, now_s: float, width: int, glyphs: Gl
     return rows
 
 
-def _paint_sentence(where: Where, now_s: float, width: int, glyphs: Glyphs, *, is_told: bool) -> list[Row]:
+def _paint_sentence(where: JobStatus, now_s: float, width: int, glyphs: Glyphs, *, is_told: bool) -> list[Row]:
     if where.state == "unknown" and not is_told:
         return text_rows(_UNTOLD, width, glyphs, "dim")
     level = {"stuck": Level.WARN, "dead": Level.CRIT}.get(where.state, Level.INFO if where.unusual else Level.OK)
@@ -200,7 +200,9 @@ def _ago(time_s: float | None, now_s: float) -> str:
     return units.UNKNOWN if time_s is None else f"{_age(time_s, now_s)} ago"
 
 
-def _paint_groups(groups: Sequence[ProcessGroup], where: Where, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
+def _paint_groups(
+    groups: Sequence[ProcessGroup], where: JobStatus, now_s: float, width: int, glyphs: Glyphs
+) -> list[Row]:
     count = sum(len(group.members) for group in groups)
     title = RowBuilder(width, glyphs).add(" PROCESSES", "title").add(f"  {units.count(count)}", "value")
     title.add(f" in {units.counted(len(groups), 'group')}", "dim")
@@ -327,7 +329,7 @@ def _device_columns(now_s: float) -> Sequence[Column[Device]]:
     )
 
 
-def _paint_job(job: Job, where: Where, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
+def _paint_job(job: Job, where: JobStatus, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
     parts = [job.state, f"on {job.nodes}" if job.nodes else "", f"{job.gpus} GPUs" if job.gpus else ""]
     if job.begun_s is not None:
         lasts_s = _coarse(max(0.0, now_s - job.begun_s))
@@ -346,7 +348,7 @@ def _paint_job(job: Job, where: Where, now_s: float, width: int, glyphs: Glyphs)
     return [*rows, text_row(Label.of(source).display, width, glyphs, "dim")]
 
 
-def _paint_log(log: LogTold, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
+def _paint_log(log: LogFacts, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
     head = RowBuilder(width, glyphs).add("   ").add(Label.of(log.source).display, "key")
     head.add(f"  {_ago(log.time_s, now_s)}", "note")
     line = RowBuilder(width, glyphs).add("   ").add(Label.of(log.last_line).display, "text")
@@ -362,7 +364,7 @@ class WherePage(Page):
         told = (
             None
             if whereabouts is None
-            else (whereabouts.probes.version, whereabouts.probes.facts, whereabouts.where().state)
+            else (whereabouts.probes.version, whereabouts.probes.facts, whereabouts.status().state)
         )
         return super().face(moment), told
 
@@ -370,6 +372,6 @@ class WherePage(Page):
         run, glyphs, told = moment.snapshot.run, moment.glyphs, moment.snapshot.run.whereabouts
         title = RowBuilder(width, glyphs).add(" WHERE", "title").row()
         if told is not None:
-            return [title, *paint_where(told.where(), told.probes.facts, told.clock.wall(), width, glyphs)]
+            return [title, *paint_where(told.status(), told.probes.facts, told.clock.wall(), width, glyphs)]
         waits = _WAITS if run.main.is_awaited else "looking for the console log of the run ..."
         return [title, *text_rows(waits if run.has_job else _NO_JOB, width, glyphs, "dim")]

@@ -24,7 +24,7 @@ from rltop.store.stream import Stream
 from rltop.structs import Remembered
 
 if TYPE_CHECKING:
-    from rltop.live.judge import Where
+    from rltop.live.judge import JobStatus
     from rltop.run.console_end import Ending
     from rltop.run.console_log import ConsoleLog
     from rltop.run.preferences import Acknowledgements
@@ -240,10 +240,10 @@ class Run:
         return state if job is None or words is None else words.get(job.state, state)
 
     @property
-    def _job(self) -> Where | None:
+    def _job(self) -> JobStatus | None:
         if self.whereabouts is not None:
-            return self.whereabouts.told()
-        return None if self.seen is None or self.seen.rows != self.stream.rows else self.seen.told()
+            return self.whereabouts.source_status()
+        return None if self.seen is None or self.seen.rows != self.stream.rows else self.seen.source_status()
 
     @property
     def failure(self) -> Label:
@@ -274,15 +274,15 @@ class Run:
         return None if is_told or self.ending is None or self.ending.rows != self.stream.rows else self.ending
 
     @property
-    def _died_job(self) -> Where | None:
+    def _died_job(self) -> JobStatus | None:
         """The followed job, if it has died and no stream names the cause."""
-        job = None if self.whereabouts is None else self.whereabouts.told()
+        job = None if self.whereabouts is None else self.whereabouts.source_status()
         return None if job is None or not job.is_over or any(each.failure.raw for each in self.streams) else job
 
     @property
     def _is_dead(self) -> bool:
         """Whether the silence after `failure` has lasted long enough."""
-        if self.whereabouts is not None and self.whereabouts.told().is_over:
+        if self.whereabouts is not None and self.whereabouts.source_status().is_over:
             return True
         if self._ended_by is not None:
             return self._ended_by.still_s >= self.main.dead_after_s(self._ended_by.dies_after_s)
@@ -291,7 +291,7 @@ class Run:
     @property
     def _job_goes_on(self) -> bool:
         """Whether the followed job, from the log of `failure`, shows that the error was caught."""
-        job = None if self.whereabouts is None else self.whereabouts.told()
+        job = None if self.whereabouts is None else self.whereabouts.source_status()
         return job is not None and job.state in ("running", "stuck") and job.log in (self.failure_log, self.path.raw)
 
     @property

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
-from rltop.live.job import Asked, JobProbe, Reading, told_by_files, where_now
-from rltop.live.judge import Where, going_on
+from rltop.live.job import Asked, JobProbe, Reading, facts_from_files, job_status
+from rltop.live.judge import JobStatus, going_on
 from rltop.live.lines import Act
 from rltop.live.phases import PhaseEvent, Phases
-from rltop.live.probe import LogTold, Probe, Probes
+from rltop.live.probe import LogFacts, Probe, Probes
 from rltop.live.traces import Traces, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
@@ -40,9 +40,9 @@ def log_of_run(run: Run, sought: Silent | None = None) -> str:
     return next(iter(own_logs(sought or silent_run(run))), "")
 
 
-def told_by(run: Run) -> list[Sequence[PhaseEvent]]:
+def events_near(run: Run) -> list[Sequence[PhaseEvent]]:
     """Events of the traces near a run, and of its rows unless its file is a console log."""
-    return [told_by_rows(silent_run(run)), *_trace_events(run)]
+    return [events_of_rows(silent_run(run)), *_trace_events(run)]
 
 
 def _trace_events(run: Run) -> list[list[PhaseEvent]]:
@@ -52,7 +52,7 @@ def _trace_events(run: Run) -> list[list[PhaseEvent]]:
     return [*traces.in_folder(folder_of(path)), *([traces.of(path)] if Path(path).suffix in _TRACED else [])]
 
 
-def told_by_rows(run: Silent, after: int | None = None) -> list[PhaseEvent]:
+def events_of_rows(run: Silent, after: int | None = None) -> list[PhaseEvent]:
     """Events of a run's newest rows, after a given step; empty if its file is a console log.
 
     Without times in the rows, the newest one has its time of arrival.
@@ -89,11 +89,11 @@ class FilesSeen(NamedTuple):
     """
 
     rows: int
-    files: LogTold
+    files: LogFacts
     clock: Clock
 
-    def told(self) -> Where:
-        return where_now(self.files, self.clock.wall())
+    def source_status(self) -> JobStatus:
+        return job_status(self.files, self.clock.wall())
 
 
 def seen(run: Run, silent: Silent, logs: Sequence[str], read: Reading, clock: Clock) -> FilesSeen:
@@ -107,11 +107,11 @@ def seen(run: Run, silent: Silent, logs: Sequence[str], read: Reading, clock: Cl
     """
     path = log_of(run.path.raw)[0]
     log = path if silent.is_console and not silent.log else next(iter(logs), "")
-    told = [told_by_rows(silent), *_trace_events(run)]
-    return FilesSeen(silent.rows, told_by_files(log, told, path, clock.wall(), read), clock)
+    told = [events_of_rows(silent), *_trace_events(run)]
+    return FilesSeen(silent.rows, facts_from_files(log, told, path, clock.wall(), read), clock)
 
 
-def knowing(run: Run, found: Where) -> Where:
+def with_run_state(run: Run, found: JobStatus) -> JobStatus:
     """Where the job of a run is, overridden by the run's own final state."""
     ended = STATES.get(run.state)
     if ended in (None, found.state) or found.state in ("dead", "interrupted"):
@@ -170,24 +170,24 @@ class Whereabouts:
             self._sought = silent_run(self._run)
         if last is not None and last != self._fed:
             first = self._fed if self._fed is not None and self._fed < last else None
-            self._job.rows.extend(told_by_rows(self._sought, first))
+            self._job.rows.extend(events_of_rows(self._sought, first))
             self._fed = last
         self.probes.turn()
 
-    def told(self) -> Where:
+    def source_status(self) -> JobStatus:
         """Where the job is from its files and sources alone; recomputed once a second, or on new results."""
         now_s = self.clock.wall()
 
-        def told() -> Where:
+        def told() -> JobStatus:
             facts = self.probes.facts
-            log = next(iter(facts.logs), None) or LogTold(self._run.path.raw, now_s, Phases())
-            return where_now(log, now_s, Asked(facts, self.probes.silences, log.checkpoint))
+            log = next(iter(facts.logs), None) or LogFacts(self._run.path.raw, now_s, Phases())
+            return job_status(log, now_s, Asked(facts, self.probes.silences, log.checkpoint))
 
         return self._remembered.of("where", (self.probes.version, int(now_s)), told)
 
-    def where(self) -> Where:
+    def status(self) -> JobStatus:
         """Where the job is, taking into account how the run itself reports its end."""
-        return knowing(self._run, self.told())
+        return with_run_state(self._run, self.source_status())
 
     def close(self) -> None:
         self.probes.close()

@@ -21,8 +21,8 @@ from rltop.cli.arguments import parse
 from rltop.cli.resolve_paths import load_config
 from rltop.errors import RltopError
 from rltop.live.endpoint import BACK_S, Endpoint, PrometheusProbe, address_of
-from rltop.live.job import Asked, gathered, where_of
-from rltop.live.judge import Where, sentence
+from rltop.live.job import Asked, gathered, read_job_status
+from rltop.live.judge import JobStatus, sentence
 from rltop.live.probe import Device, Fact, Facts, InferenceEngine, Job, ProbeError, Process, Silence, once
 from rltop.live.sources import SourceOptions, probes_of
 from rltop.live.traces import rows
@@ -207,7 +207,7 @@ def test_only_what_is_named_is_a_source() -> None:
 # -- what is put together ----------------------------------------------------------------------------------------------
 
 
-def judged(*facts: Fact, silences: tuple[Silence, ...] = (), **told: Any) -> Where:
+def judged(*facts: Fact, silences: tuple[Silence, ...] = (), **told: Any) -> JobStatus:
     known = {
         "phase": "generating",
         "phase_key": "generate",
@@ -216,7 +216,7 @@ def judged(*facts: Fact, silences: tuple[Silence, ...] = (), **told: Any) -> Whe
         "log": "log",
         **told,
     }
-    where = Where(known.pop("state", "running"), **known)
+    where = JobStatus(known.pop("state", "running"), **known)
     told = Facts(facts)
     return gathered(where._replace(engines=told.engines, ranks=told.processes), told, silences, NOW_S)
 
@@ -288,7 +288,7 @@ def test_devices_that_do_nothing_are_part_of_the_sentence() -> None:
 
 def test_processes_tell_the_phase_where_the_log_tells_nothing() -> None:
     update = Process("Ray h", NOW_S, "W", "update_actor", "train", NOW_S - 90, pid=1)
-    found = where_of("", [], "", NOW_S, Asked(Facts([update, update._replace(pid=2, since_s=NOW_S - 80)])))
+    found = read_job_status("", [], "", NOW_S, Asked(Facts([update, update._replace(pid=2, since_s=NOW_S - 80)])))
     assert (found.state, found.phase_key, found.since, found.source) == ("running", "train", NOW_S - 90, "Ray h")
 
 
@@ -298,19 +298,19 @@ def test_a_job_that_is_running_says_when_its_last_step_ended() -> None:
         (0.0, "just now (usually one every 60.0 s)"),
         (90.0, "90.0 s ago (usually one every 60.0 s)"),
     ):
-        found = where_of("", [steps], "", NOW_S + after_s, Asked(Facts([])))
+        found = read_job_status("", [steps], "", NOW_S + after_s, Asked(Facts([])))
         assert sentence(found, NOW_S + after_s) == f"running: last step {said}"
     assert "last step just now" in sentence(found, NOW_S + 1.5, lambda seconds: seconds - seconds % 5.0)
-    found = where_of("", [steps], "", NOW_S + 1_000.0, Asked(Facts([])))
+    found = read_job_status("", [steps], "", NOW_S + 1_000.0, Asked(Facts([])))
     assert sentence(found, NOW_S + 1_000.0) == "stuck: no step for 16 m 40 s (usually 60.0 s)"
 
 
 def test_a_phase_that_was_seen_just_now_hides_not_how_long_no_step_has_ended() -> None:
     update = Process("node vm", NOW_S, "W", "update_actor", "train", NOW_S, pid=1, is_seen=True)
     steps = rows([(step, NOW_S - 1_000.0 - 60.0 * (9 - step)) for step in range(10)], None)
-    found = where_of("", [steps], "", NOW_S, Asked(Facts([update])))
+    found = read_job_status("", [steps], "", NOW_S, Asked(Facts([update])))
     assert sentence(found, NOW_S) == "stuck: training, no step for 16 m 40 s (usually 60.0 s)"
-    first = where_of("", [], "", NOW_S + 7.0, Asked(Facts([update])))
+    first = read_job_status("", [], "", NOW_S + 7.0, Asked(Facts([update])))
     assert sentence(first, NOW_S + 7.0) == "running: training for ≥ 7.00 s"
 
 
@@ -431,4 +431,4 @@ def test_a_config_file_of_another_user_names_no_source(tmp_path: Path, monkeypat
 
 @each_row(("since_s", "said"), [(None, "died: ImportError: x"), (40.0, "died, 60.0 s ago: ImportError: x")])
 def test_a_job_of_which_nothing_tells_when_it_died_is_dead_and_not_since_now(since_s: float | None, said: str) -> None:
-    assert sentence(Where("dead", since=since_s, cause="ImportError: x"), 100.0) == said
+    assert sentence(JobStatus("dead", since=since_s, cause="ImportError: x"), 100.0) == said

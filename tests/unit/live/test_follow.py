@@ -14,11 +14,11 @@ from jobs_printed import CASES, printed, write
 from tables import each_row
 
 from rltop.integrations import JsonlWriter
-from rltop.live.job import JobProbe, where_now, where_of
+from rltop.live.job import JobProbe, job_status, read_job_status
 from rltop.live.judge import stuck_after_s
 from rltop.live.log import LogReader
 from rltop.live.phases import Phases
-from rltop.live.probe import LogTold
+from rltop.live.probe import LogFacts
 from rltop.live.traces import Traces, rows
 
 LATE_S = 5.0
@@ -36,13 +36,13 @@ class Followed:
             file.write(data)
         os.utime(self.path, (at_s, at_s))
 
-    def told(self, now_s: float) -> LogTold:
+    def told(self, now_s: float) -> LogFacts:
         (fact,) = self.probe.ask(now_s)
-        assert isinstance(fact, LogTold)
+        assert isinstance(fact, LogFacts)
         return fact
 
     def state(self, now_s: float) -> str:
-        return where_now(self.told(now_s), now_s).state
+        return job_status(self.told(now_s), now_s).state
 
 
 def case_name(case: dict[str, Any]) -> str:
@@ -68,7 +68,7 @@ def test_a_stuck_job_is_named_within_five_seconds(case: dict[str, Any], tmp_path
             else:
                 end_s = near_s + 1.0 if now_s <= near_s < next_s else next_s
                 now_s += max(2.0, min(end_s - now_s, max(2 * LATE_S, (end_s - now_s) / 10)))
-            where = where_now(log.told(now_s), now_s)
+            where = job_status(log.told(now_s), now_s)
             if line_s is not None and now_s >= line_s and threshold_s is None:
                 threshold_s = line_s
             if where.state == "stuck" and stuck_s is None:
@@ -99,7 +99,7 @@ def test_a_log_that_was_there_and_grows_is_told_as_one_read_at_the_end(case: dic
     log.told(pieces[-1].time_s)
     whole.write_bytes(log.path.read_bytes())
     os.utime(whole, (pieces[-1].time_s, pieces[-1].time_s))
-    live, read = where_now(log.told(now_s), now_s), where_of(str(whole), [], "", now_s)
+    live, read = job_status(log.told(now_s), now_s), read_job_status(str(whole), [], "", now_s)
     assert live.state == case["state"]
     assert (live.state, live.phase_key, live.outstanding) == (read.state, read.phase_key, read.outstanding)
 
@@ -113,10 +113,10 @@ def test_nothing_is_told_anew_while_nothing_is_written(tmp_path: Path) -> None:
 def test_a_log_that_is_replaced_is_another_job(tmp_path: Path) -> None:
     log = Followed(tmp_path / "train.log")
     log.write(b"[2026-08-20 10:00:00] timer.py:32 - Timer actor_train start\n" * 3, 1_787_220_000.0)
-    assert where_now(log.told(1_787_220_010.0), 1_787_220_010.0).phase_key == "train"
+    assert job_status(log.told(1_787_220_010.0), 1_787_220_010.0).phase_key == "train"
     log.path.unlink()
     log.write(b"[2026-08-20 10:00:20] timer.py:32 - Timer save_model start\n", 1_787_220_020.0)
-    assert where_now(log.told(1_787_220_030.0), 1_787_220_030.0).phase_key == "checkpoint"
+    assert job_status(log.told(1_787_220_030.0), 1_787_220_030.0).phase_key == "checkpoint"
 
 
 def test_phases_of_a_loop_and_rows_of_the_run_are_followed(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_phases_of_a_loop_and_rows_of_the_run_are_followed(tmp_path: Path) -> No
     log.phase("rollout").__enter__()
     now_s += 6.0
     (fact,) = probe.ask(now_s)
-    assert isinstance(fact, LogTold)
-    found = where_now(fact, now_s)
+    assert isinstance(fact, LogFacts)
+    found = job_status(fact, now_s)
     assert (found.state, found.phase_key, found.usual_s) == ("running", "generate", 60.0)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines() if "step" in line] == [1, 2, 3, 4]
 
@@ -158,8 +158,8 @@ def test_a_closed_file_is_of_a_finished_run_until_somebody_goes_on(tmp_path: Pat
         nonlocal now_s
         now_s += after_s
         (fact,) = probe.ask(now_s)
-        assert isinstance(fact, LogTold)
-        where = where_now(fact, now_s)
+        assert isinstance(fact, LogFacts)
+        where = job_status(fact, now_s)
         return where.state, where.phase_key
 
     log = run(1)
@@ -179,19 +179,19 @@ def test_a_closed_file_is_of_a_finished_run_until_somebody_goes_on(tmp_path: Pat
 def test_the_log_of_the_next_job_is_followed_where_the_first_is_silent(tmp_path: Path) -> None:
     now_s = 1_787_220_000.0
     probe = JobProbe(lambda: (max(map(str, tmp_path.glob("*.out")), default=""), ""), "job")
-    assert [fact.last_line for fact in probe.ask(now_s) if isinstance(fact, LogTold)] == [""]
+    assert [fact.last_line for fact in probe.ask(now_s) if isinstance(fact, LogFacts)] == [""]
     for number, name in ((123, "train"), (1_230, "save")):
         path = tmp_path / f"slurm-{number}.out"
         path.write_text(f"Timer {name} start\n")
         os.utime(path, (now_s, now_s))
     (tmp_path / "slurm-1230.out").rename(tmp_path / "slurm-124.tmp")
     (fact,) = probe.ask(now_s + 6.0)
-    assert isinstance(fact, LogTold)
+    assert isinstance(fact, LogFacts)
     assert fact.last_line == "Timer train start"
     (tmp_path / "slurm-124.tmp").rename(tmp_path / "slurm-124.out")
     assert probe.ask(now_s + 10.0) == (fact,)
     (fact,) = probe.ask(now_s + 40.0)
-    assert isinstance(fact, LogTold)
+    assert isinstance(fact, LogFacts)
     assert fact.last_line == "Timer save start"
 
 
@@ -216,7 +216,7 @@ def test_the_last_checkpoint_beside_the_run_is_looked_for_once_a_minute(tmp_path
     probe = JobProbe(lambda: (str(path), ""), "job", saved)
     for second in range(50):
         (told,) = probe.ask(now_s + second)
-        assert isinstance(told, LogTold)
+        assert isinstance(told, LogFacts)
         assert told.checkpoint == 1_800
     assert len(asked) == 1
     probe.ask(now_s + 61.0)

@@ -16,7 +16,7 @@ from tables import each_row
 
 from rltop import resources
 from rltop.cli import main
-from rltop.live.judge import Where, judge
+from rltop.live.judge import JobStatus, judge
 from rltop.live.log import LogReader
 from rltop.live.phases import Phases
 
@@ -41,7 +41,7 @@ class GrowingLog:
         for event in self.reader.feed(data, seen_s, is_recorded=False):
             self.phases.take(event)
 
-    def where(self, now_s: float) -> Where:
+    def where(self, now_s: float) -> JobStatus:
         return judge(self.phases, now_s)._replace(last_line=self.reader.last_line)
 
 

@@ -13,7 +13,7 @@ from tables import each_row
 
 from rltop.live import slurm
 from rltop.live.job import limit_words
-from rltop.live.judge import Where
+from rltop.live.judge import JobStatus
 from rltop.live.probe import Job, ProbeError
 from rltop.live.slurm import Command, CommandError, SlurmProbe, job_of_log
 
@@ -171,6 +171,6 @@ HOUR_S = 3600.0
     ],
 )
 def test_what_a_limit_means(step: int | None, total: int | None, left_h: float, words: str) -> None:
-    where = Where("running", step=step, total=total, step_s=270.0)
+    where = JobStatus("running", step=step, total=total, step_s=270.0)
     assert limit_words(where, NOW_S + left_h * HOUR_S, NOW_S, 1_750) == words
     assert not limit_words(where._replace(state="finished"), NOW_S + HOUR_S, NOW_S)

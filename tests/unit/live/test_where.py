@@ -370,7 +370,7 @@ def test_the_table_behind_an_error_of_ray_names_the_largest_process(is_followed:
     else:
         (tmp_path / "train.log").write_text(text)
         os.utime(tmp_path / "train.log", (NOW_S, NOW_S))
-        found = job.where_of(str(tmp_path / "train.log"), [], "", NOW_S + 60.0)
+        found = job.read_job_status(str(tmp_path / "train.log"), [], "", NOW_S + 60.0)
     assert found.state == "dead"
     assert "node 10.0.0.7 at 950.0GB of 1000.0GB" in (found.cause or "")
     assert "largest: WorkerDict.actor_rollout_generate_sequences, pid 812, 200.00 GB" in (found.cause or "")

@@ -19,7 +19,7 @@ from ptys import PATIENCE_S
 from tables import each_row
 
 from rltop.clock import FakeClock
-from rltop.live.judge import Where, grouped
+from rltop.live.judge import JobStatus, grouped
 from rltop.live.probe import Device, Fact, Facts, InferenceEngine, Job, Process
 from rltop.model import Label, Level, RunState
 from rltop.pages.header import build_header, clock_text
@@ -245,16 +245,16 @@ def test_the_page_says_what_it_waits_for(tmp_path: Path) -> None:
 
 
 def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> None:
-    def said(where: Where) -> str:
+    def said(where: JobStatus) -> str:
         return text_of(paint_where(where, Facts(), NOW_S, 80, UNICODE))
 
-    text = said(Where("finished", source="metrics.jsonl"))
+    text = said(JobStatus("finished", source="metrics.jsonl"))
     assert "finished" in text and "metrics.jsonl" in text
     assert "Waiting for" not in text
-    assert "Waiting for" in said(Where("running", source="x"))
+    assert "Waiting for" in said(JobStatus("running", source="x"))
     assert "last progress" not in text
-    assert "last progress 100 s ago" in said(Where("finished", source="x", moved_s=NOW_S - 100.0))
-    named = said(Where("finished", source="/experiments" * 9 + "/train.log", moved_s=NOW_S - 100.0))
+    assert "last progress 100 s ago" in said(JobStatus("finished", source="x", moved_s=NOW_S - 100.0))
+    named = said(JobStatus("finished", source="/experiments" * 9 + "/train.log", moved_s=NOW_S - 100.0))
     assert re.search(r" /exp\S+…\S+/train\.log, last progress 100 s ago$", named, re.MULTILINE)
 
 

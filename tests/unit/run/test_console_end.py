@@ -13,7 +13,7 @@ from rltop.cli import main
 from rltop.cli.open_session import direct, read_whole, runs_of
 from rltop.clock import FakeClock
 from rltop.config import load
-from rltop.live.job import where_of
+from rltop.live.job import read_job_status
 from rltop.model import Level, RunState
 from rltop.pages.overview import build_overview
 from rltop.rows.rows import TargetKind
@@ -177,9 +177,9 @@ def test_where_says_of_such_a_log_too_that_the_job_went_on(
 ) -> None:
     for name, (text, at_s) in files.items():
         log = str(put(tmp_path, name, text, at_s=at_s))
-        assert where_of(log, [], log, BEGUN_S + 3_600.0).state != "dead", why
+        assert read_job_status(log, [], log, BEGUN_S + 3_600.0).state != "dead", why
     log = str(put(tmp_path, "died.log", DIED, at_s=5.0))
-    assert where_of(log, [], log, BEGUN_S + 3_600.0).state == "dead"
+    assert read_job_status(log, [], log, BEGUN_S + 3_600.0).state == "dead"
 
 
 @each_row(

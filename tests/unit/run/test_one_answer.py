@@ -20,11 +20,11 @@ from rltop.cli import main
 from rltop.cli.arguments import parse
 from rltop.cli.open_session import direct, read_whole
 from rltop.cli.resolve_paths import load_config
-from rltop.cli.where import read_path, where_of_read
+from rltop.cli.where import read_path, status_of
 from rltop.clock import Clock, FakeClock
 from rltop.config import load
 from rltop.integrations import JsonlWriter
-from rltop.live.job import Asked, told_by_files, where_now, where_of
+from rltop.live.job import Asked, facts_from_files, job_status, read_job_status
 from rltop.model import RunState
 from rltop.pages import overview
 from rltop.pages.header import paint_header
@@ -79,7 +79,7 @@ def test_the_screen_says_of_a_log_what_where_says(case: dict[str, Any], tmp_path
     run = followed(path, now_s)
     assert (run.state in OVER) == (case["state"] in ("dead", "interrupted"))
     assert run.whereabouts is not None
-    assert run.whereabouts.where().state == case["state"]
+    assert run.whereabouts.status().state == case["state"]
     if run.state in OVER:
         sentence = build_overview(Snapshot(run)).sentence.text.raw
         assert sentence.startswith(run.state.value)
@@ -97,11 +97,11 @@ SILENT_S = (0.0, 2_400.0, 5 * 3_600.0, 30 * 3_600.0, 50 * 3_600.0)
 def test_a_file_that_is_read_once_says_what_where_says_however_long_ago(case: dict[str, Any], tmp_path: Path) -> None:
     path, now_s = write(case, tmp_path)
     config, clock = load({}, {"HOME": str(tmp_path)}), FakeClock(now_s)
-    told = told_by_files(str(path), [], str(path), now_s)
+    told = facts_from_files(str(path), [], str(path), now_s)
     run = read_whole(str(path), config, clock).runs[0]
     for before_s, silent_s in zip((0.0, *SILENT_S), SILENT_S, strict=False):
         clock.advance(silent_s - before_s)
-        said = where_now(told, now_s + silent_s)
+        said = job_status(told, now_s + silent_s)
         # Whoever prints and leaves takes the end of the file for the end of the run.
         is_taken_for_the_end = run.state is RunState.DIED and (said.cause or "").startswith("error logged")
         assert is_taken_for_the_end or AS_WHERE.get(run.state, run.state.value) == said.state, (
@@ -148,7 +148,7 @@ def test_rows_that_stop_are_judged_alike_by_where_by_what_is_printed_and_on_the_
         listed = session.runs[0].state
         session.look_where(session.runs[0])
         until_told(session, session.runs[0], 0)
-        said = where_of_read(read, now_s, Asked()).state
+        said = status_of(read, now_s, Asked()).state
         for each in (once, listed, session.runs[0].state):
             assert AS_WHERE.get(each, each.value) == said == state, (silent_s, once, listed, each, said)
 
@@ -165,9 +165,9 @@ def test_the_log_of_a_job_before_it_tells_nothing_of_a_run(is_timed: bool, tmp_p
     run = followed(metrics, end_s + 10_000.0)
     assert (run.state, run.failure.raw) == (RunState.ENDED, "")
     assert run.whereabouts is not None
-    assert run.whereabouts.where().state not in ("dead", "interrupted")
+    assert run.whereabouts.status().state not in ("dead", "interrupted")
     read = read_path(str(metrics), load({}, {"HOME": str(tmp_path)}))
-    assert where_of_read(read, end_s + 10_000.0, Asked()).state == "ended"
+    assert status_of(read, end_s + 10_000.0, Asked()).state == "ended"
 
 
 def test_a_second_that_goes_by_moves_the_clocks_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,11 +233,11 @@ def test_the_job_that_the_log_beside_a_run_names_has_one_limit(
     session.look_where(session.runs[0])
     followed_job, ends = session.runs[0].whereabouts, time.monotonic() + PATIENCE_S
     assert followed_job is not None
-    while followed_job.where().ends_s is None:
+    while followed_job.status().ends_s is None:
         assert time.monotonic() < ends
         session.step(10.0)
         time.sleep(0.01)
-    ends_s = followed_job.where().ends_s
+    ends_s = followed_job.status().ends_s
     session.close()
     assert ends_s == now_s + 1_000 + 4_711
     assert [word for word in asked.read_text().splitlines() if word.startswith("--jobs")] == ["--jobs=4711"]
@@ -265,7 +265,7 @@ def test_the_log_beside_the_metrics_is_waited_for_as_long(
     os.utime(log, (end_s, end_s))
     run = followed(metrics, end_s + silent_s, has_job=has_job)
     assert (run.state in OVER) == is_dead
-    said = where_of(str(log), [], str(log), end_s + silent_s)
+    said = read_job_status(str(log), [], str(log), end_s + silent_s)
     assert (said.state == "dead") == is_dead
 
 
@@ -288,7 +288,7 @@ def test_a_row_that_arrives_now_is_new_whatever_time_it_carries(off_s: float, tm
         with metrics.open("a") as file:
             file.write(lines(step, step))
         until_told(session, run, version)
-    where = run.whereabouts.where()
+    where = run.whereabouts.status()
     assert (run.state, where.state, where.unusual) == (RunState.LIVE, "running", False)
     assert (where.step, where.step_s) == (42, 20.0)
     assert where.stepped_s == pytest.approx(clock.wall(), abs=1.0)
@@ -296,7 +296,7 @@ def test_a_row_that_arrives_now_is_new_whatever_time_it_carries(off_s: float, tm
     assert entries.of(run).state is RunState.LIVE
     clock.advance(3_600.0)
     session.step(10.0)
-    assert (run.state, run.whereabouts.where().state) == (RunState.STUCK, "stuck")
+    assert (run.state, run.whereabouts.status().state) == (RunState.STUCK, "stuck")
     # The list says what the header says, and is asked anew where time alone has changed it.
     head = "".join(piece.text for piece in paint_header(build_overview(Snapshot(run)).header, 120, UNICODE).line)
     entry = entries.of(run)
@@ -328,7 +328,7 @@ def test_silence_after_the_log_has_said_that_it_is_done_is_no_alarm(last: str, s
         file.write(f"Writing the summary\n{last}")
     os.utime(log, (clock.wall(), clock.wall()))
     ends = time.monotonic() + PATIENCE_S
-    while run.whereabouts.told().last_line not in ("Writing the summary", last.strip()):
+    while run.whereabouts.source_status().last_line not in ("Writing the summary", last.strip()):
         assert time.monotonic() < ends
         clock.advance(1.0)
         session.step(10.0)
@@ -378,6 +378,6 @@ def test_a_rest_between_two_attempts_is_no_time_that_a_step_may_take(told: str, 
     os.utime(path, (ended_s, ended_s))
     for silent_s, state in ((200.0, "running"), (400.0, "stuck")):
         said = read_path(str(path), load({}, {"HOME": str(tmp_path)}))
-        assert where_of_read(said, ended_s + silent_s, Asked()).state == state
+        assert status_of(said, ended_s + silent_s, Asked()).state == state
         run = followed(path, ended_s + silent_s)
         assert (run.state is RunState.STUCK) == (state == "stuck")
