@@ -289,7 +289,7 @@ def session_of(desk: Desk, clock: FakeClock) -> Session:
         session.look_where(session.runs[0])
         told = session.runs[0].whereabouts
         while told is not None and told.probes.version < 2:
-            told.turn()
+            told.poll()
             time.sleep(0.01)
     return session
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rltop import __version__
 from rltop.cli.output import say
 from rltop.cli.resolve_paths import load_config, sources_of
-from rltop.cli.where import asked_of, read_path, status_of, text_of
+from rltop.cli.where import query_sources, read_path, status_of, text_of
 from rltop.clock import Clock
 from rltop.errors import EXIT_OK, RltopError, cannot_write, reason_of
 from rltop.files import first_bytes, last_bytes, names_in, open_regular, replace_file
@@ -140,7 +140,7 @@ def evidence(arguments: Namespace) -> int:
     redactor = Redactor()
     config = load_config(arguments)
     read = read_path(path, config)
-    asked = asked_of(read, sources_of(arguments, config.live), arguments.wait)
+    asked = query_sources(read, sources_of(arguments, config.live), arguments.wait)
     now_s = Clock().wall()
     found = status_of(read, now_s, asked)
     beside = [*([found.log] if os.path.isfile(found.log) else []), *logs_near(path)]  # noqa: PTH113

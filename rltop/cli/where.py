@@ -29,7 +29,7 @@ from rltop.files import first_bytes
 from rltop.formats.decoder import codec_of
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, TRACE, is_noise, kind_of
 from rltop.live.engines import is_undecided
-from rltop.live.job import Asked, devices_in_words, idle_in_words, read_job_status
+from rltop.live.job import SourceResults, devices_in_words, idle_in_words, read_job_status
 from rltop.live.judge import JobStatus, engine_in_words, group_in_words, grouped, sentence
 from rltop.live.lines import words_of
 from rltop.live.phases import PhaseEvent
@@ -72,7 +72,11 @@ def where(arguments: Namespace) -> int:
     for path in paths:
         try:
             read = read_path(path, config)
-            asked = asked_of(read, sources, arguments.wait) if arguments.now is None and len(paths) == 1 else Asked()
+            asked = (
+                query_sources(read, sources, arguments.wait)
+                if arguments.now is None and len(paths) == 1
+                else SourceResults()
+            )
             now_s = Clock().wall() if arguments.now is None else arguments.now
             found = status_of(read, now_s, asked)
         except RltopError as error:
@@ -125,7 +129,7 @@ class JobFiles(NamedTuple):
     error: RltopError | None = None
 
 
-def asked_of(read: JobFiles, sources: SourceOptions, wait_s: float) -> Asked:
+def query_sources(read: JobFiles, sources: SourceOptions, wait_s: float) -> SourceResults:
     """Query the sources once, and engines until each busy one has either progressed or hangs.
 
     Raises:
@@ -140,7 +144,7 @@ def asked_of(read: JobFiles, sources: SourceOptions, wait_s: float) -> Asked:
             time.sleep(_AGAIN_S)
             probes.gather(_ANSWER_S)
         steps = answered(path, lambda: checkpoint_steps(path)) if path and path != "-" else ()
-        return Asked(probes.facts, probes.silences, steps[-1] if steps else None)
+        return SourceResults(probes.facts, probes.silences, steps[-1] if steps else None)
     finally:
         probes.close()
 
@@ -180,7 +184,7 @@ def read_path(path: str, config: Config) -> JobFiles:
         session.close()
 
 
-def status_of(read: JobFiles, now_s: float, asked: Asked) -> JobStatus:
+def status_of(read: JobFiles, now_s: float, asked: SourceResults) -> JobStatus:
     """Where the job is.
 
     Raises:

@@ -345,7 +345,7 @@ class JobProbe(Probe):
         return new
 
 
-class Asked(NamedTuple):
+class SourceResults(NamedTuple):
     """Results from sources other than the files.
 
     Attributes:
@@ -357,11 +357,11 @@ class Asked(NamedTuple):
     checkpoint: int | None = None
 
 
-NOTHING_ASKED = Asked()
+NO_RESULTS = SourceResults()
 
 
 def read_job_status(
-    log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, asked: Asked = NOTHING_ASKED
+    log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, asked: SourceResults = NO_RESULTS
 ) -> JobStatus:
     """Where a job is, from its log, other files and sources.
 
@@ -392,7 +392,7 @@ def facts_from_files(
     )
 
 
-def job_status(told: LogFacts, now_s: float, asked: Asked = NOTHING_ASKED) -> JobStatus:
+def job_status(told: LogFacts, now_s: float, asked: SourceResults = NO_RESULTS) -> JobStatus:
     """Where a job is, from its files and other sources."""
     found = judge(told.phases, now_s, asked.facts, told.source)
     found = found._replace(

@@ -22,7 +22,7 @@ from rltop.errors import RltopError
 from rltop.files import Worker
 from rltop.live.probe import Device, Fact, Probe, ProbeError
 from rltop.live.slurm import JOB_ID
-from rltop.live.titles import SIGNS, SeenTitles, Title, title_of
+from rltop.live.titles import SIGNS, Title, TitleTracker, title_of
 from rltop.regex import regex
 
 EVERY_S, ANSWER_S = 5.0, 12.0
@@ -166,7 +166,7 @@ class NodesProbe(Probe):
         self._hosts: dict[str, str] = {}
         self._devices: dict[tuple[str, str], Device] = {}
         self._why = ""
-        self._seen = SeenTitles(source)
+        self._seen = TitleTracker(source)
 
     def ask(self, now_s: float) -> Sequence[Fact]:
         """The processes and devices on the nodes.

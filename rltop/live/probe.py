@@ -216,7 +216,7 @@ class Silence(NamedTuple):
     reason: str
 
 
-class _Asked:
+class _ProbeThread:
     """A probe with its thread and results; only `answer` and `is_other` are set in that thread.
 
     Args:
@@ -269,13 +269,13 @@ class Probes:
 
     def __init__(self, probes: Sequence[Probe], clock: Clock, notify: Callable[[], None] = lambda: None) -> None:
         self.version = 0
-        self._all = [_Asked(probe, self._answered) for probe in probes]
+        self._all = [_ProbeThread(probe, self._answered) for probe in probes]
         self._clock, self._notify = clock, notify
         self._news = threading.Event()
         self._told: tuple[int, float, Facts] | None = None
         self._once: tuple[list[int | bool], list[int]] = ([], [])
 
-    def turn(self) -> None:
+    def poll(self) -> None:
         now, now_s = self._clock.monotonic(), self._clock.wall()
         for each in self._all:
             if each.answer is not None:
@@ -294,7 +294,7 @@ class Probes:
         if is_other:
             self._notify()
 
-    def _take(self, each: _Asked, now_s: float) -> None:
+    def _take(self, each: _ProbeThread, now_s: float) -> None:
         assert each.answer is not None
         facts, reason = each.answer
         each.answer, each.is_open, each.asked_s = None, False, self._clock.monotonic()
@@ -310,11 +310,11 @@ class Probes:
     def gather(self, timeout_s: float) -> None:
         """Query every source once and wait until each has responded or timed out, at most `timeout_s`."""
         ends_s = self._clock.monotonic() + timeout_s
-        self.turn()
+        self.poll()
         while any(each.is_open and each.silence is None for each in self._all) and self._clock.monotonic() < ends_s:
             self._news.wait(LOOK_S)
             self._news.clear()
-            self.turn()
+            self.poll()
 
     @property
     def facts(self) -> Facts:
@@ -332,7 +332,7 @@ class Probes:
         changes = [any(isinstance(fact, Process) for fact in each.facts) and each.changes for each in self._all]
         if self._once[0] != changes:
             at = {id(each): number for number, each in enumerate(processes)}
-            self._once = changes, [at[id(each)] for each in once(processes)]
+            self._once = changes, [at[id(each)] for each in without_duplicates(processes)]
         return self._once[1]
 
     @property
@@ -356,7 +356,7 @@ def _are_alike(facts: Sequence[Fact], others: Sequence[Fact]) -> bool:
     )
 
 
-def once(processes: Sequence[Process]) -> list[Process]:
+def without_duplicates(processes: Sequence[Process]) -> list[Process]:
     """Remove processes that another source describes better."""
     found: list[Process] = []
     named: dict[tuple[str, str], list[Process]] = defaultdict(list)

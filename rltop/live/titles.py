@@ -54,7 +54,7 @@ def title_of(text: str) -> Title | None:
     return None if name in _RAY_OWN else Title(name, method)
 
 
-class SeenTitles:
+class TitleTracker:
     """Tracks since when each process of a node has been observed in its current method."""
 
     def __init__(self, source: str) -> None:
@@ -86,7 +86,7 @@ class TitlesProbe(Probe):
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
         self._host = os.uname().nodename.partition(".")[0]
-        self._seen = SeenTitles(self.source)
+        self._seen = TitleTracker(self.source)
 
     def ask(self, now_s: float) -> Sequence[Process]:
         """The processes and their methods.

@@ -355,7 +355,7 @@ class RolloutShelf:
             return bool(self._sources)
         has_more = False
         for source in self._sources:
-            has_more = self._asked(source, "look", source.refresh, otherwise=False) or has_more
+            has_more = self._query(source, "look", source.refresh, otherwise=False) or has_more
         steps = self._merged()
         parts = [part for source in self._sources if (part := source.progress) is not None]
         notes = (*self._given_notes, *self._refused.values(), *(n for source in self._sources for n in source.notes))
@@ -390,13 +390,13 @@ class RolloutShelf:
 
     def _stamp(self, step: int) -> Hashable:
         return tuple(
-            self._asked(source, "stamp", partial(source.stamp, step), otherwise=None) for source in self._sources
+            self._query(source, "stamp", partial(source.stamp, step), otherwise=None) for source in self._sources
         )
 
     def _read_wanted(self) -> bool:
         wanted, step = self._wanted_text, self._wanted_step
         if wanted is not None:
-            texts = (self._asked(each, "text", partial(each.text, wanted), otherwise=None) for each in self._sources)
+            texts = (self._query(each, "text", partial(each.text, wanted), otherwise=None) for each in self._sources)
             found = next((text for text in texts if text is not None), None)
             with self._bell:
                 # Keep only one: a text may be as long as its file.
@@ -461,14 +461,14 @@ class RolloutShelf:
         completions: list[Completion] = []
         left_out = 0
         for source in self._sources:
-            found, more = joined(self._asked(source, "step", partial(source.read, step), otherwise=[]))
+            found, more = joined(self._query(source, "step", partial(source.read, step), otherwise=[]))
             room = MAX_COMPLETIONS - len(completions)
             completions += found[:room]
             left_out += more + max(0, len(found) - room)
         rollouts = step_of(step, completions, left_out)
         return ShelvedStep(summarise(rollouts), rollouts)
 
-    def _asked(self, source: RolloutSource, what: str, call: Callable[[], Answer], otherwise: Answer) -> Answer:
+    def _query(self, source: RolloutSource, what: str, call: Callable[[], Answer], otherwise: Answer) -> Answer:
         """Query a dump; if its data cause an error, that is noted, and reading of the others continues."""
         try:
             with refusing("damaged"):

@@ -450,7 +450,7 @@ class Session:
             self._turn += 1
         for run in self.runs if not self.is_crowd else ():
             if run.whereabouts is not None:
-                run.whereabouts.turn()
+                run.whereabouts.poll()
         return has_moved
 
     def _awake(self) -> Sequence[Run]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
-from rltop.live.job import Asked, JobProbe, Reading, facts_from_files, job_status
+from rltop.live.job import JobProbe, Reading, SourceResults, facts_from_files, job_status
 from rltop.live.judge import JobStatus, going_on
 from rltop.live.lines import Act
 from rltop.live.phases import PhaseEvent, Phases
@@ -163,7 +163,7 @@ class Whereabouts:
         log = self._log or log_of_run(self._run, self._sought)
         return log, path if Path(path).suffix in _TRACED else str(folder_of(path))
 
-    def turn(self) -> None:
+    def poll(self) -> None:
         """Pass on new rows, collect results of probes, and query those that are due."""
         last = self._run.stream.last_step
         if self._sought.rows != self._run.stream.rows:
@@ -172,7 +172,7 @@ class Whereabouts:
             first = self._fed if self._fed is not None and self._fed < last else None
             self._job.rows.extend(events_of_rows(self._sought, first))
             self._fed = last
-        self.probes.turn()
+        self.probes.poll()
 
     def source_status(self) -> JobStatus:
         """Where the job is from its files and sources alone; recomputed once a second, or on new results."""
@@ -181,7 +181,7 @@ class Whereabouts:
         def told() -> JobStatus:
             facts = self.probes.facts
             log = next(iter(facts.logs), None) or LogFacts(self._run.path.raw, now_s, Phases())
-            return job_status(log, now_s, Asked(facts, self.probes.silences, log.checkpoint))
+            return job_status(log, now_s, SourceResults(facts, self.probes.silences, log.checkpoint))
 
         return self._remembered.of("where", (self.probes.version, int(now_s)), told)
 

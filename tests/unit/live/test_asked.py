@@ -21,9 +21,9 @@ from rltop.cli.arguments import parse
 from rltop.cli.resolve_paths import load_config
 from rltop.errors import RltopError
 from rltop.live.endpoint import BACK_S, Endpoint, PrometheusProbe, address_of
-from rltop.live.job import Asked, gathered, read_job_status
+from rltop.live.job import SourceResults, gathered, read_job_status
 from rltop.live.judge import JobStatus, sentence
-from rltop.live.probe import Device, Fact, Facts, InferenceEngine, Job, ProbeError, Process, Silence, once
+from rltop.live.probe import Device, Fact, Facts, InferenceEngine, Job, ProbeError, Process, Silence, without_duplicates
 from rltop.live.sources import SourceOptions, probes_of
 from rltop.live.traces import rows
 
@@ -269,9 +269,9 @@ def test_the_limit_is_that_of_the_job_of_the_log() -> None:
 def test_a_process_that_two_sources_tell_of_is_one() -> None:
     ray = Process("Ray h", NOW_S, "W", "update", since_s=NOW_S - 90, pid=7, host="10.0.0.1")
     title = Process("processes of this node", NOW_S, "W", "update", since_s=NOW_S, is_seen=True, pid=7, host="vm")
-    assert once([title, ray]) == [ray]
+    assert without_duplicates([title, ray]) == [ray]
     other = title._replace(host="vm2", source="ssh vm2")
-    assert len(once([title, other])) == 2
+    assert len(without_duplicates([title, other])) == 2
 
 
 def test_devices_that_do_nothing_are_part_of_the_sentence() -> None:
@@ -288,7 +288,9 @@ def test_devices_that_do_nothing_are_part_of_the_sentence() -> None:
 
 def test_processes_tell_the_phase_where_the_log_tells_nothing() -> None:
     update = Process("Ray h", NOW_S, "W", "update_actor", "train", NOW_S - 90, pid=1)
-    found = read_job_status("", [], "", NOW_S, Asked(Facts([update, update._replace(pid=2, since_s=NOW_S - 80)])))
+    found = read_job_status(
+        "", [], "", NOW_S, SourceResults(Facts([update, update._replace(pid=2, since_s=NOW_S - 80)]))
+    )
     assert (found.state, found.phase_key, found.since, found.source) == ("running", "train", NOW_S - 90, "Ray h")
 
 
@@ -298,19 +300,19 @@ def test_a_job_that_is_running_says_when_its_last_step_ended() -> None:
         (0.0, "just now (usually one every 60.0 s)"),
         (90.0, "90.0 s ago (usually one every 60.0 s)"),
     ):
-        found = read_job_status("", [steps], "", NOW_S + after_s, Asked(Facts([])))
+        found = read_job_status("", [steps], "", NOW_S + after_s, SourceResults(Facts([])))
         assert sentence(found, NOW_S + after_s) == f"running: last step {said}"
     assert "last step just now" in sentence(found, NOW_S + 1.5, lambda seconds: seconds - seconds % 5.0)
-    found = read_job_status("", [steps], "", NOW_S + 1_000.0, Asked(Facts([])))
+    found = read_job_status("", [steps], "", NOW_S + 1_000.0, SourceResults(Facts([])))
     assert sentence(found, NOW_S + 1_000.0) == "stuck: no step for 16 m 40 s (usually 60.0 s)"
 
 
 def test_a_phase_that_was_seen_just_now_hides_not_how_long_no_step_has_ended() -> None:
     update = Process("node vm", NOW_S, "W", "update_actor", "train", NOW_S, pid=1, is_seen=True)
     steps = rows([(step, NOW_S - 1_000.0 - 60.0 * (9 - step)) for step in range(10)], None)
-    found = read_job_status("", [steps], "", NOW_S, Asked(Facts([update])))
+    found = read_job_status("", [steps], "", NOW_S, SourceResults(Facts([update])))
     assert sentence(found, NOW_S) == "stuck: training, no step for 16 m 40 s (usually 60.0 s)"
-    first = read_job_status("", [], "", NOW_S + 7.0, Asked(Facts([update])))
+    first = read_job_status("", [], "", NOW_S + 7.0, SourceResults(Facts([update])))
     assert sentence(first, NOW_S + 7.0) == "running: training for ≥ 7.00 s"
 
 

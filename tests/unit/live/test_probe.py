@@ -38,7 +38,7 @@ def until(what: Callable[[], Any], probes: Probes) -> None:
     ends = time.monotonic() + PATIENCE_S
     while not what():
         assert time.monotonic() < ends
-        probes.turn()
+        probes.poll()
         time.sleep(0.002)
 
 

@@ -11,7 +11,7 @@ from programs import titled
 from tables import each_row
 
 from rltop.live.probe import ProbeError, Process
-from rltop.live.titles import SeenTitles, Title, TitlesProbe, own_titles, title_of
+from rltop.live.titles import Title, TitlesProbe, TitleTracker, own_titles, title_of
 
 
 @each_row(
@@ -72,7 +72,7 @@ def test_of_another_user_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_in_the_same_has_been_so_since_it_was_seen_first() -> None:
-    seen = SeenTitles("processes")
+    seen = TitleTracker("processes")
     update, sync = Title("WorkerDict", "update_actor"), Title("WorkerDict", "update_weights")
 
     def since(title: Title, now_s: float) -> list[float | None]:
@@ -92,4 +92,4 @@ def test_a_node_without_a_job_says_so(tmp_path: Path) -> None:
 
 
 def test_a_process_is_a_fact() -> None:
-    assert isinstance(SeenTitles("x").processes([("h", 1, Title("A", "b"))], 0.0)[0], Process)
+    assert isinstance(TitleTracker("x").processes([("h", 1, Title("A", "b"))], 0.0)[0], Process)

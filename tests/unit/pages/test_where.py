@@ -71,7 +71,7 @@ def job(folder: Path, log: str, quiet_s: float, facts: Sequence[Fact] = (), **se
     ends = time.monotonic() + PATIENCE_S
     while run.whereabouts.probes.version < 2:
         assert time.monotonic() < ends
-        run.whereabouts.turn()
+        run.whereabouts.poll()
         time.sleep(0.002)
     return run
 

@@ -24,7 +24,7 @@ from rltop.cli.where import read_path, status_of
 from rltop.clock import Clock, FakeClock
 from rltop.config import load
 from rltop.integrations import JsonlWriter
-from rltop.live.job import Asked, facts_from_files, job_status, read_job_status
+from rltop.live.job import SourceResults, facts_from_files, job_status, read_job_status
 from rltop.model import RunState
 from rltop.pages import overview
 from rltop.pages.header import paint_header
@@ -148,7 +148,7 @@ def test_rows_that_stop_are_judged_alike_by_where_by_what_is_printed_and_on_the_
         listed = session.runs[0].state
         session.look_where(session.runs[0])
         until_told(session, session.runs[0], 0)
-        said = status_of(read, now_s, Asked()).state
+        said = status_of(read, now_s, SourceResults()).state
         for each in (once, listed, session.runs[0].state):
             assert AS_WHERE.get(each, each.value) == said == state, (silent_s, once, listed, each, said)
 
@@ -167,7 +167,7 @@ def test_the_log_of_a_job_before_it_tells_nothing_of_a_run(is_timed: bool, tmp_p
     assert run.whereabouts is not None
     assert run.whereabouts.status().state not in ("dead", "interrupted")
     read = read_path(str(metrics), load({}, {"HOME": str(tmp_path)}))
-    assert status_of(read, end_s + 10_000.0, Asked()).state == "ended"
+    assert status_of(read, end_s + 10_000.0, SourceResults()).state == "ended"
 
 
 def test_a_second_that_goes_by_moves_the_clocks_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,6 +378,6 @@ def test_a_rest_between_two_attempts_is_no_time_that_a_step_may_take(told: str, 
     os.utime(path, (ended_s, ended_s))
     for silent_s, state in ((200.0, "running"), (400.0, "stuck")):
         said = read_path(str(path), load({}, {"HOME": str(tmp_path)}))
-        assert status_of(said, ended_s + silent_s, Asked()).state == state
+        assert status_of(said, ended_s + silent_s, SourceResults()).state == state
         run = followed(path, ended_s + silent_s)
         assert (run.state is RunState.STUCK) == (state == "stuck")
