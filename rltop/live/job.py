@@ -398,6 +398,6 @@ def job_status(told: LogFacts, now_s: float, asked: SourceResults = NO_RESULTS) 
     found = found._replace(
         last_line=told.last_line,
         job=found.job or job_of_log(told.source),
-        accuracy_s=None if found.since is None else max(found.accuracy_s or 0.0, told.doubt_s),
+        accuracy_s=None if found.since is None else max(found.accuracy_s or 0.0, told.uncertainty_s),
     )
     return gathered(found, asked.facts, asked.silences, now_s, asked.checkpoint)

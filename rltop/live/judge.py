@@ -88,7 +88,7 @@ class JobStatus(NamedTuple):
 def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "") -> JobStatus:
     found, ranks = _judged(phases, now_s), (*processes_of(phases, source), *facts.processes)
     found = found._replace(
-        cause=found.cause or (going_on(ranks) if found.state == "finished" else None),
+        cause=found.cause or (ranks_still_busy(ranks) if found.state == "finished" else None),
         source=source,
         log=source,
         ranks=ranks,
@@ -121,7 +121,7 @@ def _beside(found: JobStatus, facts: Facts, now_s: float) -> JobStatus:
     )
 
 
-def going_on(processes: Sequence[Process]) -> str | None:
+def ranks_still_busy(processes: Sequence[Process]) -> str | None:
     """The ranks that are still in a phase although the job's log reports that it is done; None if none is."""
     inside = {each.rank: each.phase for each in processes if each.rank is not None and each.phase}
     if not inside:
@@ -143,7 +143,7 @@ def _judged(phases: Phases, now_s: float) -> JobStatus:
         stepped_s=phases.stepped_s,
     )
     if phases.finished_s is not None:
-        cause = None if failure is None else f"error logged after the last step: {died_of(failure)}"
+        cause = None if failure is None else f"error logged after the last step: {failure_words(failure)}"
         return about._replace(state="finished", since=phases.finished_s, accuracy_s=1.0, cause=cause)
     if failure is not None and now_s - failure.time_s >= dead_after_s(phases, failure):
         return _ended(phases, failure, about)
@@ -152,7 +152,7 @@ def _judged(phases: Phases, now_s: float) -> JobStatus:
     found = _going(phases, now_s, about)
     if failure is None:
         return found
-    return found._replace(unusual=True, cause=f"error logged: {died_of(failure)}")
+    return found._replace(unusual=True, cause=f"error logged: {failure_words(failure)}")
 
 
 def dead_after_s(phases: Phases, failure: Failure) -> float:
@@ -167,7 +167,7 @@ def dead_after_s(phases: Phases, failure: Failure) -> float:
     return max(failure.error.dies_after_s, longest_s)
 
 
-def died_of(failure: Failure) -> str:
+def failure_words(failure: Failure) -> str:
     words = failure.error.words
     return words if failure.rank is None or "rank" in words else f"{words} (rank {failure.rank})"
 
@@ -179,7 +179,7 @@ def _ended(phases: Phases, failure: Failure, about: JobStatus) -> JobStatus:
         state="interrupted" if is_interruption(text) else "dead",
         since=failure.time_s,
         accuracy_s=1.0,
-        cause=died_of(failure),
+        cause=failure_words(failure),
         phase=None if phase is None else phase.words,
         phase_key=None if phase is None else phase.key or None,
         usual_s=None if phase is None else usual_s(phases, phase.name),
@@ -218,7 +218,7 @@ def _going(phases: Phases, now_s: float, about: JobStatus) -> JobStatus:
         outstanding=next(
             filter(None, map(_outstanding, (worst, *(each for each in inner if each.key == worst.key)))), None
         ),
-        accuracy_s=max(1.0, worst.doubt_s),
+        accuracy_s=max(1.0, worst.uncertainty_s),
     )
 
 
@@ -339,7 +339,7 @@ class ProcessGroup(NamedTuple):
         return min((each.since_s for each in self.members if each.since_s is not None), default=None)
 
     @property
-    def what(self) -> str:
+    def activity(self) -> str:
         if self.state == "running":
             return f"in {self.phase}" if self.phase else "running"
         if self.state == "unknown":
@@ -347,7 +347,7 @@ class ProcessGroup(NamedTuple):
         return self.state
 
     @property
-    def who(self) -> str:
+    def names(self) -> str:
         """Their ranks, else process ids on hosts, else hosts; empty for many processes without any of these."""
         ranks = sorted({each.rank for each in self.members if each.rank is not None})
         hosts = sorted({each.host for each in self.members if each.host})
@@ -393,7 +393,7 @@ def grouped(processes: Sequence[Process]) -> list[ProcessGroup]:
 
 def group_in_words(group: ProcessGroup, now_s: float | None = None) -> str:
     """`1 in compute_log_prob for ≥ 14 min: node-5`; without a time `1 in compute_log_prob: node-5`."""
-    who = group.who
+    who = group.names
     if group.state == "dead":
         causes = sorted({each.cause for each in group.members if each.cause})
         return f"{len(group.members)} dead{f': {who}' if who else ''}{f': {causes[0]}' if causes else ''}"
@@ -403,7 +403,7 @@ def group_in_words(group: ProcessGroup, now_s: float | None = None) -> str:
     if now_s is not None and group.since_s is not None and group.state == "running":
         least = "≥ " if all(each.is_seen for each in group.members) else ""
         lasts = f" for {least}{units.duration(max(0.0, now_s - group.since_s))}"
-    return f"{len(group.members)} {group.what}{said}{lasts}{f': {who}' if who else ''}"
+    return f"{len(group.members)} {group.activity}{said}{lasts}{f': {who}' if who else ''}"
 
 
 def engine_in_words(engine: InferenceEngine) -> str:

@@ -41,7 +41,7 @@ class Act(enum.StrEnum):
     FINISH = "finish"
     RESUME = "resume"
     """A loop begins, possibly after a pause since the last one ended."""
-    GO_ON = "go on"
+    SURVIVED = "go on"
     """The apparent end was none."""
     FAIL = "fail"
 

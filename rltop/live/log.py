@@ -297,14 +297,14 @@ class LogReader:
             known = anchors[number] if anchors[number] is not None else known
         found = []
         for number, event in events:
-            time_s, doubt_s = event.time_s + shift_s, 0.0
+            time_s, uncertainty_s = event.time_s + shift_s, 0.0
             if anchors[number] is None:
                 behind = after[number]
-                doubt_s = UNKNOWN_DOUBT_S if behind is None or not has_clock else max(0.0, behind - event.time_s)
+                uncertainty_s = UNKNOWN_DOUBT_S if behind is None or not has_clock else max(0.0, behind - event.time_s)
                 if is_whole and (number == last or time_s > seen_s):
-                    doubt_s = 0.0 if number == last else max(doubt_s, time_s - seen_s)
+                    uncertainty_s = 0.0 if number == last else max(uncertainty_s, time_s - seen_s)
                     time_s = seen_s
-            found.append(event._replace(time_s=time_s, doubt_s=max(doubt_s, self.zone_doubt_s)))
+            found.append(event._replace(time_s=time_s, uncertainty_s=max(uncertainty_s, self.zone_doubt_s)))
         self._time_s = min(end_s, seen_s) if is_whole and last >= 0 and anchors[last] is None else end_s
         self._begun_s = {name: time_s + shift_s for name, time_s in self._begun_s.items()}
         if self._stepped_s is not None:
@@ -380,7 +380,7 @@ class LogReader:
         text = line.text
         if self._goes_on(line):
             self._failed_at = self._caught = None
-            return [PhaseEvent(self._time_s, Act.GO_ON), *self._read(line, has_clock=has_clock)]
+            return [PhaseEvent(self._time_s, Act.SURVIVED), *self._read(line, has_clock=has_clock)]
         if not line.may_tell and line.record is None:
             return []
         found = [event for kind in LINES if kind.sign in text and (event := self._of_kind(kind, line, has_clock))]
@@ -435,7 +435,7 @@ class LogReader:
         return PhaseEvent(
             self._time_s, kind.act, name=name, key=key, words=kind.words, took_s=took_s, step=number.get("step"),
             total=number.get("total"), done=number.get("done"), of=number.get("of", number.get("every")), engine=engine,
-            told="/".join(said.values()) if kind.act is Act.COUNT else "",
+            count_text="/".join(said.values()) if kind.act is Act.COUNT else "",
         )  # fmt: skip
 
     def _of_bar(self, bar: re.Match[str], line: _Read, has_clock: bool) -> Iterable[PhaseEvent]:
@@ -457,7 +457,15 @@ class LogReader:
         told = f"{done}/{of}"
         return [
             PhaseEvent(
-                self._time_s, Act.COUNT, name=title, key=key, took_s=took_s, done=done, of=of, told=told, is_bar=True
+                self._time_s,
+                Act.COUNT,
+                name=title,
+                key=key,
+                took_s=took_s,
+                done=done,
+                of=of,
+                count_text=told,
+                is_bar=True,
             )
         ]
 
@@ -468,7 +476,7 @@ class LogReader:
             return [
                 PhaseEvent(
                     self._time_s, Act.COUNT, name="validation", key="validation", took_s=took_s, done=done, of=of,
-                    told=f"{done}/{of}",
+                    count_text=f"{done}/{of}",
                 )
             ]  # fmt: skip
         if done == first[0]:

@@ -39,7 +39,7 @@ class PhaseEvent(NamedTuple):
         key: of the phase; empty if the name is unknown.
         took_s: duration so far, if reported.
         of: total of the count; None if unknown.
-        told: the count as text: a different one is progress.
+        count_text: the count as text: a different one is progress.
         is_bar: a progress bar, which may be nested in another phase.
         engine: state of an engine: running, waiting, tokens per second, fraction of the cache in use.
     """
@@ -55,9 +55,9 @@ class PhaseEvent(NamedTuple):
     total: int | None = None
     done: int | None = None
     of: int | None = None
-    told: str = ""
+    count_text: str = ""
     is_bar: bool = False
-    doubt_s: float = 0.0
+    uncertainty_s: float = 0.0
     rank: int | None = None
     engine: tuple[float, ...] = ()
     error: ConsoleError | None = None
@@ -79,11 +79,11 @@ class Phase:
     words: str
     begun_s: float
     moved_s: float
-    doubt_s: float = 0.0
+    uncertainty_s: float = 0.0
     is_entered: bool = False
     done: int | None = None
     of: int | None = None
-    told: str = ""
+    count_text: str = ""
     rank: int | None = None
     at_step: int = 0
 
@@ -223,7 +223,7 @@ class Phases:
 
     def _count(self, event: PhaseEvent) -> None:
         phase = self._counted(event)
-        if phase is not None and phase.told == event.told:
+        if phase is not None and phase.count_text == event.count_text:
             return
         is_over = event.done is not None and event.of is not None and event.done >= event.of
         if phase is None:
@@ -233,9 +233,9 @@ class Phases:
             if event.process and not event.is_bar:
                 self._leave(event)
             phase = self._open(event, is_entered=True)
-        if event.took_s is not None and phase.name == event.name and event.doubt_s <= phase.doubt_s:
-            phase.begun_s, phase.doubt_s = event.time_s - event.took_s, event.doubt_s
-        phase.done, phase.of, phase.told = event.done, event.of, event.told
+        if event.took_s is not None and phase.name == event.name and event.uncertainty_s <= phase.uncertainty_s:
+            phase.begun_s, phase.uncertainty_s = event.time_s - event.took_s, event.uncertainty_s
+        phase.done, phase.of, phase.count_text = event.done, event.of, event.count_text
         self._move(event, phase)
         if is_over and phase.name == event.name:
             self._close(phase, event)
@@ -370,7 +370,7 @@ class Phases:
                 self._close(each, event)
         words = event.words or words_of(event.key, event.name)
         phase = Phase(
-            event.process, event.name, event.key, words, event.time_s, event.time_s, event.doubt_s, is_entered,
+            event.process, event.name, event.key, words, event.time_s, event.time_s, event.uncertainty_s, is_entered,
             rank=event.rank, at_step=self._steps,
         )  # fmt: skip
         self.open[event.process, event.name] = phase
@@ -381,7 +381,7 @@ class Phases:
         took_s = event.time_s - phase.begun_s
         if event.took_s is not None and phase.name == event.name:
             self._note(phase.name, event.took_s)
-        elif max(phase.doubt_s, event.doubt_s) <= max(_SURE_S, _SURE_SHARE * took_s):
+        elif max(phase.uncertainty_s, event.uncertainty_s) <= max(_SURE_S, _SURE_SHARE * took_s):
             self._note(phase.name, took_s)
 
     def _note(self, name: str, took_s: float) -> None:
@@ -390,9 +390,9 @@ class Phases:
     def _move(self, event: PhaseEvent, phase: Phase | None = None) -> None:
         self.moved_s = max(self.moved_s or event.time_s, event.time_s)
         around = [each for each in self.open.values() if each.process == event.process] if phase is None else [phase]
-        if phase is not None and phase.told:
+        if phase is not None and phase.count_text:
             # A process that waits for something counted elsewhere makes progress with it.
-            around += [each for each in self.open.values() if each.key == phase.key and not each.told]
+            around += [each for each in self.open.values() if each.key == phase.key and not each.count_text]
         for each in around:
             each.moved_s = max(each.moved_s, event.time_s)
         # After a job's final error, another process may still draw its loading bar to the end.
@@ -427,7 +427,7 @@ _TAKES = {
     Act.FINISH: Phases._finish,
     Act.RESUME: Phases._rest,
     Act.FAIL: Phases._fail,
-    Act.GO_ON: Phases._go_on,
+    Act.SURVIVED: Phases._go_on,
 }
 
 

@@ -136,7 +136,7 @@ class LogFacts(NamedTuple):
     time_s: float
     phases: Phases
     last_line: str = ""
-    doubt_s: float = 0.0
+    uncertainty_s: float = 0.0
     checkpoint: int | None = None
 
 

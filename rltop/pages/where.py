@@ -220,7 +220,7 @@ def _paint_groups(
 
     def phase(group: ProcessGroup) -> tuple[str, str]:
         role = "strong" if group.is_outside else "text" if group.state == "running" else "dim"
-        return Label.of(group.what.removeprefix("in ")).display, role
+        return Label.of(group.activity.removeprefix("in ")).display, role
 
     columns: Sequence[Column[ProcessGroup]] = (
         Column("", lambda one: (units.count(len(one.members)), "value"), least=3),
@@ -243,7 +243,7 @@ def _meaning(group: ProcessGroup) -> str:
 
 def _who(group: ProcessGroup) -> str:
     kind = {each.name for each in group.members if each.name}
-    return " ".join(part for part in (next(iter(kind)) if len(kind) == 1 else "", group.who) if part)
+    return " ".join(part for part in (next(iter(kind)) if len(kind) == 1 else "", group.names) if part)
 
 
 def _since(group: ProcessGroup, now_s: float) -> str:

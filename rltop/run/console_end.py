@@ -155,7 +155,7 @@ def ending_of(run: Silent, logs: Sequence[str], read: Reading, still_s_of: Calla
     """
     if not logs:
         return None
-    from rltop.live.judge import dead_after_s, died_of  # noqa: PLC0415 - only if there is a log
+    from rltop.live.judge import dead_after_s, failure_words  # noqa: PLC0415 - only if there is a log
     from rltop.live.phases import merged  # noqa: PLC0415
 
     for path in logs:
@@ -166,7 +166,7 @@ def ending_of(run: Silent, logs: Sequence[str], read: Reading, still_s_of: Calla
                 continue
         except (OSError, ValueError):
             continue
-        return Ending(path, died_of(phases.failure), run.rows, still_s, dead_after_s(phases, phases.failure))
+        return Ending(path, failure_words(phases.failure), run.rows, still_s, dead_after_s(phases, phases.failure))
     return None
 
 

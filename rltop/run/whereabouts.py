@@ -9,7 +9,7 @@ from pathlib import Path
 from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
 from rltop.live.job import JobProbe, Reading, SourceResults, facts_from_files, job_status
-from rltop.live.judge import JobStatus, going_on
+from rltop.live.judge import JobStatus, ranks_still_busy
 from rltop.live.lines import Act
 from rltop.live.phases import PhaseEvent, Phases
 from rltop.live.probe import LogFacts, Probe, Probes
@@ -119,7 +119,7 @@ def with_run_state(run: Run, found: JobStatus) -> JobStatus:
     return found._replace(
         state=ended,
         since=run.stream.last_time_s,
-        cause=run.failure.raw or (going_on(found.ranks) if ended == "finished" else None),
+        cause=run.failure.raw or (ranks_still_busy(found.ranks) if ended == "finished" else None),
         phase=None,
         phase_key=None,
         unusual=False,
