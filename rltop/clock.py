@@ -21,11 +21,11 @@ class Clock:
         """Seconds on a clock that never goes back."""
         return time.monotonic()  # noqa: TID251
 
-    def worked(self) -> float:
+    def cpu_s(self) -> float:
         """CPU seconds used by this thread."""
         return time.thread_time()
 
-    def others_worked(self) -> float:
+    def other_threads_cpu_s(self) -> float:
         """CPU seconds used by the other threads of this process."""
         return time.process_time() - time.thread_time()
 
@@ -35,19 +35,19 @@ class FakeClock(Clock):
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now
-        self._worked = 0.0
+        self._cpu_s = 0.0
 
     def now(self) -> float:
         return self._now
 
     wall = monotonic = now
 
-    def worked(self) -> float:
-        return self._worked
+    def cpu_s(self) -> float:
+        return self._cpu_s
 
     def advance(self, seconds: float) -> None:
         self._now += seconds
 
     def work(self, seconds: float) -> None:
-        self._worked += seconds
+        self._cpu_s += seconds
         self._now += seconds

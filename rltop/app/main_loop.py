@@ -151,9 +151,9 @@ class MainLoop:
 
     def _read_face(self, screen: PageScreen) -> Hashable:
         """What the page shows that changes with time, and when to ask for it again by what asking took."""
-        began_s = self._clock.worked()
+        began_s = self._clock.cpu_s()
         face = screen.face()
-        self._asks_at_s = self._clock.monotonic() + max(TICK_S, ASK_GAP * (self._clock.worked() - began_s))
+        self._asks_at_s = self._clock.monotonic() + max(TICK_S, ASK_GAP * (self._clock.cpu_s() - began_s))
         return face
 
     def paint(self, *, is_paced: bool) -> None:

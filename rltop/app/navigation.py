@@ -14,7 +14,7 @@ from rltop.model import Event, EventState, Level
 from rltop.pages.header import clock_text
 from rltop.pages.page import Page
 from rltop.regex import regex
-from rltop.run.past import outlived
+from rltop.run.past import overwritten_events
 from rltop.run.preferences import Goal
 from rltop.run.run import Run
 from rltop.structs import NamedTuple
@@ -272,7 +272,7 @@ class TimeCursor:
     def go_to_event(self, by: int) -> None:
         """Go to the step of the next event (1) or the previous one (-1) of WARN or worse."""
         run, tell = self._app.followed, self._app.tell
-        at, old = run.stream.last_step if self.at_step is None else self.at_step, outlived(run.events)
+        at, old = run.stream.last_step if self.at_step is None else self.at_step, overwritten_events(run.events)
         events = [one for number, one in enumerate(run.events) if number not in old and _is_notable(one, run)]
         if at is None or not events:
             tell("there is no event: no alert of WARN or worse has been raised")

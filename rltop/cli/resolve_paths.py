@@ -176,7 +176,7 @@ def answered(path: str, work: Callable[[], Result]) -> Result:
     Worker("reading").start(attempt)
     worked_s, silent_s, said_s = 0.0, 0.0, 0.0
     while not ended.wait(TICK_S):
-        before_s, worked_s = worked_s, clock.others_worked()
+        before_s, worked_s = worked_s, clock.other_threads_cpu_s()
         # Counted in ticks, as time during which the job is stopped must not count.
         silent_s = silent_s + TICK_S if worked_s - before_s < _WORKING_S else 0.0
         if silent_s >= GIVE_UP_S:

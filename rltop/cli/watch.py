@@ -47,7 +47,7 @@ from rltop.run.discover import Discovery, Rescanner, awaited, is_awaited
 from rltop.run.options import Notifier
 from rltop.run.places import FoundRun
 from rltop.run.run import Run
-from rltop.run.run_stream import UNJUDGED_LIVE_S, broken_off
+from rltop.run.run_stream import UNJUDGED_LIVE_S, ending_state
 from rltop.run.session import Session
 from rltop.screen.guard import answerable, signal_name
 from rltop.screen.warden import KILL_AFTER_S, LOOK_S, Warden, end_groups
@@ -611,7 +611,7 @@ class Vigil:
 
 
 def _broken_off(run: Run) -> tuple[str, str, int]:
-    word = broken_off(run.failure).value
+    word = ending_state(run.failure).value
     return word, f"{word}: {run.failure.display}", EXIT_DIED
 
 

@@ -20,7 +20,7 @@ from rltop.pages.chart import NO_CURVE, SMOOTHING, Axis, Curve, PlotData, PlotLe
 from rltop.pages.signals import primary
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.rows import Row, RowBuilder
-from rltop.run.past import outlived
+from rltop.run.past import overwritten_events
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
@@ -380,7 +380,7 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
     found = [Marker(step, MarkerKind.RESTART) for step in snapshot.stream.seen_restarts]
     own = _rules_about(snapshot, metric) if metric else frozenset()
     muted = snapshot.part.judging.muted
-    old = outlived(snapshot.source.events)
+    old = overwritten_events(snapshot.source.events)
     for number, event in enumerate(snapshot.source.events):
         if event.stream or event.level < Level.WARN or event.is_of(muted) or number in old:
             continue

@@ -16,7 +16,7 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Scope
 from rltop.rows.rows import Row, RowBuilder, Target, TargetKind, fill, rule_row, text_row
 from rltop.rows.table import Sorting, Table, paint_table, sort_items
-from rltop.run.past import Calendar, outlived
+from rltop.run.past import Calendar, overwritten_events
 from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
@@ -128,7 +128,7 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
     numbers = []
     steps: dict[int, int | None] = {}
     calendar = Calendar(snapshot.stream, lambda role: snapshot.within(role).stream)
-    old = outlived(events)
+    old = overwritten_events(events)
     standing: dict[tuple[str, str], Firing] = {}
     for number, event in enumerate(events):
         passes = wanted.passes(event)

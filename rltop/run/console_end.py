@@ -90,7 +90,7 @@ class Ending(NamedTuple):
     dies_after_s: float
 
 
-class Silent(NamedTuple):
+class SilentRun(NamedTuple):
     """A run that has become silent; its log may have last been written up to `slack_s` before its newest row.
 
     Attributes:
@@ -116,7 +116,7 @@ class Silent(NamedTuple):
     is_console: bool = False
 
 
-def silent_run(run: Run, log: str = "") -> Silent:
+def silent_run(run: Run, log: str = "") -> SilentRun:
     stream, came_s = run.stream, run.main.newest_s
     newest_s = came_s if stream.last_time_s is None else stream.last_time_s
     steps, times = stream.times(last=_TIMED)
@@ -129,14 +129,14 @@ def silent_run(run: Run, log: str = "") -> Silent:
         for step, gap_s in zip(reversed(steps), reversed(rules.liveness.gaps_s), strict=False):
             timed.insert(0, (step, back_s))
             back_s -= gap_s
-    return Silent(
+    return SilentRun(
         run.path.raw, log, stream.rows, stream.last_step, newest_s, slack_s, timed=timed, came_s=came_s,
         total=stream.total_steps, restarts={*stream.restarts, *([] if rules is None else rules.liveness.resumed)},
         is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
     )  # fmt: skip
 
 
-def has_told(run: Silent, logs: Sequence[str]) -> bool:
+def may_reveal_job(run: SilentRun, logs: Sequence[str]) -> bool:
     """Whether any file may tell more about a run's job than its rows."""
     own = Path(log_of(run.path)[0])
     if run.is_console or logs or any(name.startswith(_TRACES) for name in names_in(own.parent)):
@@ -147,7 +147,7 @@ def has_told(run: Silent, logs: Sequence[str]) -> bool:
     return False
 
 
-def ending_of(run: Silent, logs: Sequence[str], read: Reading, still_s_of: Callable[[str], float]) -> Ending | None:
+def ending_of(run: SilentRun, logs: Sequence[str], read: Reading, still_s_of: Callable[[str], float]) -> Ending | None:
     """The cause of death in a run's console log; None if there is none, or the log belongs to another run.
 
     Args:
@@ -170,7 +170,7 @@ def ending_of(run: Silent, logs: Sequence[str], read: Reading, still_s_of: Calla
     return None
 
 
-def own_logs(run: Silent) -> list[str]:
+def own_logs(run: SilentRun) -> list[str]:
     """The logs that may belong to a run, most likely first; its own file is excluded."""
     if run.log:
         return [run.log]
@@ -228,7 +228,7 @@ def _pattern(name: str) -> str:
     return _DIGITS.sub("#", name)
 
 
-def _is_of_another(run: Silent, path: str) -> bool:
+def _is_of_another(run: SilentRun, path: str) -> bool:
     """Whether the rows of a log show that it belongs to another run."""
     from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only if a log ends with an error
 
@@ -246,7 +246,7 @@ def _is_of_another(run: Silent, path: str) -> bool:
     return bool(records) and not _are_of(run, records)
 
 
-def _are_of(run: Silent, records: Sequence[Record]) -> bool:
+def _are_of(run: SilentRun, records: Sequence[Record]) -> bool:
     """Whether the rows of a log may be those of a run: most shared keys have roughly equal numbers.
 
     With fewer than two shared keys nothing is certain, which is accepted only in a folder with a single run.
@@ -292,7 +292,7 @@ class EndReader:
         known = self._seen.get(id(run))
         return known is not None and known[1] == run.stream.rows and not self.worker.is_busy
 
-    def _silent(self, run: Run) -> Silent | None:
+    def _silent(self, run: Run) -> SilentRun | None:
         """What to look for; None if the run is live or nothing has changed."""
         if run.main.is_awaited or run.loading is not None or run.path.raw == "-":
             return None
@@ -310,7 +310,7 @@ class EndReader:
         newest = [run.stream.row(step) for step in run.stream.steps(last=_STEPS)]
         return silent_run(run, self._log)._replace(newest=newest)
 
-    def _read(self, wanted: Sequence[tuple[Run, Silent]]) -> None:
+    def _read(self, wanted: Sequence[tuple[Run, SilentRun]]) -> None:
         for run, silent in wanted:
             now_s = self._clock.wall()
             is_gone = len(wanted) > _CROWD and now_s - (silent.newest_s or 0.0) >= GONE_S
@@ -319,7 +319,7 @@ class EndReader:
             with suppress(Exception):
                 logs, read = own_logs(silent), cache(_end_of_log)
                 found = ending_of(silent, logs, read, self._still_s)
-                if not is_gone and run.whereabouts is None and has_told(silent, logs):
+                if not is_gone and run.whereabouts is None and may_reveal_job(silent, logs):
                     told = self._see(run, silent, logs, read, self._clock)
             run.seen = told
             if found != run.ending or told is not None:

@@ -20,7 +20,7 @@ LIVENESS_RULE = "L4"
 """The rule on silence: its text changes every second."""
 
 
-def outlived(events: Sequence[Event]) -> frozenset[int]:
+def overwritten_events(events: Sequence[Event]) -> frozenset[int]:
     """Indices of events on steps that a later restart repeated, so that their rows have been replaced."""
     back_to: dict[str, int] = {}
     found = []

@@ -65,7 +65,7 @@ class Sink(Protocol):
     sees_open_row: bool
     """Whether queries of the sink include the open row."""
 
-    def twin(self, stream: Stream) -> Sink: ...
+    def fork(self, stream: Stream) -> Sink: ...
 
 
 class Pipeline:
@@ -142,12 +142,12 @@ class Pipeline:
             self.decoder.take_head(event.data)
             self._waiting.popleft()
             return
-        began_s = 0.0 if clock is None else clock.worked()
+        began_s = 0.0 if clock is None else clock.cpu_s()
         size = len(event.data) if clock is None else self._slice_bytes
         stop = min(self._cursor + size, len(event.data))
         self.take_bytes(event.data[self._cursor : stop], event.offset + self._cursor, event.generation)
         if clock is not None:
-            self._fit_slice(stop - self._cursor, clock.worked() - began_s)
+            self._fit_slice(stop - self._cursor, clock.cpu_s() - began_s)
         self._cursor = stop
         if stop == len(event.data):
             self._waiting.popleft()
@@ -210,21 +210,21 @@ class Pipeline:
             self.identity is None or len(self.stream.keys) == self._known_keys
         ):
             return None
-        twin = copy(self)
-        twin.decoder, twin.stream = decoder, self.stream.twin({record.step for record in records})
-        twin.sink = None if sink is None else sink.twin(twin.stream)
-        twin.spans, twin.last_spans = deepcopy(self.spans), []
-        twin.span_sink = twin.last_spans.extend
-        twin._margins, twin._derived, twin._waiting = deepcopy(self._margins), deepcopy(self._derived), deque()
-        twin._end_with(records)
-        return twin
+        fork = copy(self)
+        fork.decoder, fork.stream = decoder, self.stream.fork({record.step for record in records})
+        fork.sink = None if sink is None else sink.fork(fork.stream)
+        fork.spans, fork.last_spans = deepcopy(self.spans), []
+        fork.span_sink = fork.last_spans.extend
+        fork._margins, fork._derived, fork._waiting = deepcopy(self._margins), deepcopy(self._derived), deque()
+        fork._end_with(records)
+        return fork
 
     def _end_with(self, records: Sequence[Record]) -> None:
         self._add(records)
         self._take_spans()
         self.stream.finish()
         if self.stream.keys:
-            self._work_off(is_end=True)
+            self._judge_closed_rows(is_end=True)
 
     def _take_spans(self) -> None:
         spans = self.decoder.take_spans()
@@ -253,15 +253,15 @@ class Pipeline:
                 and stream.segments[-1].has_room
             )
             if not follows and stream.closed:
-                self._work_off()
+                self._judge_closed_rows()
             stream.append(self._derived.added(self._margins.added(record)))
             if stream.closed and not (follows and self.identity is not None):
-                self._work_off()
+                self._judge_closed_rows()
             self._last = last = record
         if stream.closed:
-            self._work_off()
+            self._judge_closed_rows()
 
-    def _work_off(self, *, is_end: bool = False) -> None:
+    def _judge_closed_rows(self, *, is_end: bool = False) -> None:
         stream = self.stream
         if self.identity is None:
             if not is_end and stream.rows <= SETTLE_ROWS and len(stream.closed) < _SETTLE_CLOSED:

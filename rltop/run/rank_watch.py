@@ -66,7 +66,7 @@ class RankTap:
             if stages:
                 self.waiting.append((row.segment, row.step, raw.time_s, stages))
 
-    def twin(self, stream: Stream) -> RankTap:
+    def fork(self, stream: Stream) -> RankTap:
         """A copy that receives its own rows, for `RankWatch.at_end`."""
         twin = copy(self)
         twin.waiting = self.waiting.copy()

@@ -86,7 +86,7 @@ class RuleRunner:
                 self.collapses += any(event.rule == COLLAPSE_RULE for event in happened)
                 self._date_events(observation.time_s)
 
-    def twin(self, stream: Stream) -> RuleRunner:
+    def fork(self, stream: Stream) -> RuleRunner:
         """An independent copy, for a copy of the stream; events that it adds are provisional."""
         twin = copy(self)
         twin.liveness, twin._muted = self.liveness.clone(), self._muted.copy()

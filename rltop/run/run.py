@@ -231,7 +231,7 @@ class Run:
 
     def _state(self) -> RunState:
         failure = Label.of("") if self._job_goes_on else self.failure
-        state = self.main.state_knowing(failure, is_dead=bool(failure.raw) and self._is_dead)
+        state = self.main.state_given(failure, is_dead=bool(failure.raw) and self._is_dead)
         says = self.main.known.pipeline.decoder
         if state in (*_SILENT, *_OVER) and says.is_done:
             return RunState.FINISHED

@@ -506,7 +506,7 @@ class RunStream:
 
     @property
     def state(self) -> RunState:
-        return self.state_knowing(self.failure, is_dead=self.is_dead)
+        return self.state_given(self.failure, is_dead=self.is_dead)
 
     @property
     def sight(self) -> Hashable:
@@ -515,7 +515,7 @@ class RunStream:
         ended = known.decoder.is_finished, self.shown.pipeline.is_finished, self.moved_s
         return status.state, status.is_emptied, ended, int(self._clock.now())
 
-    def state_knowing(self, failure: Label, *, is_dead: bool) -> RunState:
+    def state_given(self, failure: Label, *, is_dead: bool) -> RunState:
         """The state of a run, given a possible failure.
 
         Args:
@@ -529,12 +529,12 @@ class RunStream:
             return RunState.LOST
         if shown.pipeline.is_finished:
             has_said_so = self.known.pipeline.decoder.is_finished
-            return broken_off(failure) if has_said_so and self.failure.raw else RunState.FINISHED
+            return ending_state(failure) if has_said_so and self.failure.raw else RunState.FINISHED
         state = self._state_by_age()
         if self.is_emptied and state in (RunState.LIVE, RunState.QUIET):
             return RunState.WAITING
         is_over = is_dead or self.is_finished
-        return broken_off(failure) if is_over and failure.raw else state
+        return ending_state(failure) if is_over and failure.raw else state
 
     @property
     def is_emptied(self) -> bool:
@@ -570,7 +570,7 @@ class RunStream:
         if status.state in _OUT_OF_SIGHT:
             return RunState.LOST
         if failure.raw and (is_dead or self.is_finished):
-            return broken_off(failure)
+            return ending_state(failure)
         return RunState.WAITING if status.state is TailState.WAITING or self.has_caught_up else RunState.LOADING
 
     @property
@@ -618,7 +618,7 @@ def _reach(path: ReadPath) -> tuple[int, int]:
     return path.pipeline.generation, path.pipeline.offset
 
 
-def broken_off(failure: Label) -> RunState:
+def ending_state(failure: Label) -> RunState:
     """The final state for a failure: died, or interrupted by the user."""
     from rltop.formats.console.failures import is_interruption  # noqa: PLC0415 - only for a run that failed
 

@@ -16,7 +16,7 @@ from rltop.live.probe import LogFacts, Probe, Probes
 from rltop.live.traces import Traces, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
-from rltop.run.console_end import Silent, own_logs, silent_run
+from rltop.run.console_end import SilentRun, own_logs, silent_run
 from rltop.run.places import checkpoint_steps, folder_of
 from rltop.run.run import Run
 from rltop.structs import NamedTuple, Remembered
@@ -27,7 +27,7 @@ _OFF_S = 60.0
 _TRACED = (".jsonl", ".ndjson")
 
 
-def log_of_run(run: Run, sought: Silent | None = None) -> str:
+def log_of_run(run: Run, sought: SilentRun | None = None) -> str:
     """The console log of a run, possibly its own file; empty if there is none, as for standard input.
 
     Args:
@@ -52,7 +52,7 @@ def _trace_events(run: Run) -> list[list[PhaseEvent]]:
     return [*traces.in_folder(folder_of(path)), *([traces.of(path)] if Path(path).suffix in _TRACED else [])]
 
 
-def events_of_rows(run: Silent, after: int | None = None) -> list[PhaseEvent]:
+def events_of_rows(run: SilentRun, after: int | None = None) -> list[PhaseEvent]:
     """Events of a run's newest rows, after a given step; empty if its file is a console log.
 
     Without times in the rows, the newest one has its time of arrival.
@@ -71,7 +71,7 @@ def events_of_rows(run: Silent, after: int | None = None) -> list[PhaseEvent]:
     return told
 
 
-def _by_this_clock(told: list[PhaseEvent], run: Silent) -> list[PhaseEvent]:
+def _by_this_clock(told: list[PhaseEvent], run: SilentRun) -> list[PhaseEvent]:
     by_s = 0.0 if run.came_s is None or not told else run.came_s - told[-1].time_s
     if 0.0 <= by_s < _OFF_S:
         return told
@@ -96,7 +96,7 @@ class FilesSeen(NamedTuple):
         return job_status(self.files, self.clock.wall())
 
 
-def seen(run: Run, silent: Silent, logs: Sequence[str], read: Reading, clock: Clock) -> FilesSeen:
+def seen(run: Run, silent: SilentRun, logs: Sequence[str], read: Reading, clock: Clock) -> FilesSeen:
     """What the files of a silent run tell about its job; may be called in a thread.
 
     Args:

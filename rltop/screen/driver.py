@@ -150,7 +150,7 @@ class Pace:
 
     def begin(self) -> None:
         self._drawn_s = self._clock.monotonic()
-        self._began_s = self._clock.worked()
+        self._began_s = self._clock.cpu_s()
         self._costs_s.append(0.0)
 
     def end(self) -> None:
@@ -159,7 +159,7 @@ class Pace:
         Call it again once the picture has been sent, which is the smaller part of its cost.
         """
         if self._costs_s:
-            self._costs_s[-1] = self._clock.worked() - self._began_s
+            self._costs_s[-1] = self._clock.cpu_s() - self._began_s
 
 
 _ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})

@@ -235,7 +235,7 @@ class Stream:
             self.closed.append(ClosedRow(self.segments[-1].number, self._open_step, script_alerts=self._open_alerts))
             self._is_open = False
 
-    def twin(self, steps: Collection[int]) -> Stream:
+    def fork(self, steps: Collection[int]) -> Stream:
         """A copy that takes rows of these steps only, while this stream stays unchanged.
 
         It shares the parts that those rows cannot change, and has no memory limit.

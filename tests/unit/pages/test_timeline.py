@@ -14,7 +14,7 @@ from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
 from rltop.rows.keys import KeyNames
 from rltop.rows.rows import TargetKind
 from rltop.rows.table import Sorting, heads_of
-from rltop.run.past import outlived
+from rltop.run.past import overwritten_events
 from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
 from tests.fake_run import FakeRun
@@ -220,8 +220,8 @@ BEGUN_ANEW = [
 
 
 def test_what_a_restart_went_back_behind_is_told_apart() -> None:
-    assert outlived(BEGUN_ANEW) == {1, 2}
-    assert outlived(LOG) == frozenset()
+    assert overwritten_events(BEGUN_ANEW) == {1, 2}
+    assert overwritten_events(LOG) == frozenset()
     run = run_with(BEGUN_ANEW)
     timeline = build_timeline(Snapshot(run), EVERYTHING)
     assert (timeline.first, timeline.last, timeline.newest) == (0, 190, 100)

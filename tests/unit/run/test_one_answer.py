@@ -190,7 +190,7 @@ def test_a_second_that_goes_by_moves_the_clocks_alone(tmp_path: Path, monkeypatc
 
         monkeypatch.setattr(owner, name, count)
 
-    for owner, name in ((RunStream, "state_knowing"), (Judging, "standing"), (overview, "build_overview")):
+    for owner, name in ((RunStream, "state_given"), (Judging, "standing"), (overview, "build_overview")):
         counted(owner, name)
 
     def painted(page: OverviewPage) -> list[str]:
