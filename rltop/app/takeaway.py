@@ -133,7 +133,7 @@ def _written(path: Path, data: bytes) -> str:
 def _report(runs: Sequence[Run], page: Page | None, moment: Moment, suffix: str) -> bytes:
     """A report of runs as they are shown: at a step, in the window of a chart, compared as on the page."""
     from rltop.pages.compare import ComparePage  # noqa: PLC0415 - few sessions write one
-    from rltop.report.run_report import Made, build_report  # noqa: PLC0415 - few sessions write one
+    from rltop.report.run_report import Provenance, build_report  # noqa: PLC0415 - few sessions write one
     from rltop.report.writers import rendered  # noqa: PLC0415 - few sessions write one
 
     compared = page if isinstance(page, ComparePage) else None
@@ -150,7 +150,7 @@ def _report(runs: Sequence[Run], page: Page | None, moment: Moment, suffix: str)
         for run in runs
     ]
     command = f"rltop {shlex.join(run.path.raw for run in runs)}, command palette"
-    return rendered(suffix, reports, Made.at(command, Clock().wall()))
+    return rendered(suffix, reports, Provenance.at(command, Clock().wall()))
 
 
 async def _give_to_tmux(text: str) -> None:

@@ -30,16 +30,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = sys.argv[1:] if argv is None else argv
         arguments = plain(words) or _parsed(words)
         code = int(arguments.command(arguments))
-        output.finish_saying()
+        output.flush_output()
     except output.OutputError as error:
-        output.complain_of(error)
-        output.stop_saying()
+        output.print_exception(error)
+        output.discard_output()
         return EXIT_USAGE
     except RltopError as error:
-        output.complain_of(error)
+        output.print_exception(error)
         return error.exit_code
     except BrokenPipeError:
-        output.stop_saying()
+        output.discard_output()
         return _CLOSED_PIPE
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -55,13 +55,13 @@ def _end_after(error: Exception) -> int:
 
     what, remedy = what_ran_out(error)
     if what:
-        output.complain(what, f"  {remedy}")
+        output.print_error(what, f"  {remedy}")
         return EXIT_USAGE
     if isinstance(error, OSError):
         # An OSError means a limit, a deleted folder or a failing device, not an internal error.
-        output.complain(*describe_refusal(error, os.environ))
+        output.print_error(*describe_refusal(error, os.environ))
         return EXIT_USAGE
-    output.complain(*describe_fault(error, os.environ))
+    output.print_error(*describe_fault(error, os.environ))
     return EXIT_FAULT
 
 

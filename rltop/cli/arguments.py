@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rltop import __version__
-from rltop.cli.output import MAX_WIDTH, MIN_WIDTH, finish_saying, say, shortened, text_width
+from rltop.cli.output import MAX_WIDTH, MIN_WIDTH, flush_output, say, shortened, text_width
 from rltop.cli.plain import COMMANDS, check, importing, nearest_of, refuse_mistyped, show
 from rltop.settings import add_flags
 
@@ -24,7 +24,7 @@ class _Parser(argparse.ArgumentParser):
         # argparse ignores errors such as a full disk or a closed output here.
         if file is sys.stdout:
             say(message)
-            finish_saying()
+            flush_output()
         else:
             super()._print_message(message, file)
 
@@ -194,10 +194,12 @@ def _add(parser: argparse.ArgumentParser, section: str, *, is_whole: bool) -> No
             either = either or parser.add_mutually_exclusive_group()
         text += " (repeatable)" if "many" in said else ""
         shown = argparse.SUPPRESS if "more" in said and not is_whole else text
-        (either if "or" in said else into).add_argument(*names.split(), **_told(given, metavar, said), help=shown)
+        (either if "or" in said else into).add_argument(
+            *names.split(), **_argument_options(given, metavar, said), help=shown
+        )
 
 
-def _told(given: str, metavar: str, said: Mapping[str, str]) -> dict[str, Any]:
+def _argument_options(given: str, metavar: str, said: Mapping[str, str]) -> dict[str, Any]:
     if given == "flag":
         return {"action": "store_true"}
     read, default = _GIVEN[given], said.get("default")

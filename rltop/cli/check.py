@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rltop.cli.open_session import each_run, read_pipe, read_rollouts, read_whole, reading_error, runs_of
-from rltop.cli.output import complain, complain_of, looks, say, text_width
+from rltop.cli.output import looks, print_error, print_exception, say, text_width
 from rltop.cli.resolve_paths import load_config
 from rltop.clock import Clock
 from rltop.config import Config
@@ -83,7 +83,7 @@ def _many(
             code, text = _one(arguments, config, spec, found, reports, is_only=False)
         except RltopError as error:
             path = found.path if isinstance(found, FoundRun) else found[0]
-            complain_of(error)
+            print_exception(error)
             code, text = error.exit_code, _json({"path": path, "error": error.message}) if arguments.json else ""
         codes.add(code)
         if arguments.json:
@@ -244,7 +244,7 @@ def print_several(found: Sequence[FoundRun], config: Config, arguments: Namespac
         session = read_whole(each, config, is_live=arguments.live, has_rollouts=has_rollouts)
         trouble = reading_error(session.runs[0])
         if trouble is not None:
-            complain_of(trouble)
+            print_exception(trouble)
             is_whole = False
         entries.append(read_entry(Snapshot(session.runs[0])))
         if arguments.json:
@@ -254,7 +254,7 @@ def print_several(found: Sequence[FoundRun], config: Config, arguments: Namespac
         _put("\n]")
     else:
         say(runs_text(by_attention(entries), text_width(arguments.width), **looks(config)))
-        complain(f"{len(entries)} runs; name one to see its overview")
+        print_error(f"{len(entries)} runs; name one to see its overview")
     if not is_whole:
         return EXIT_USAGE
     return EXIT_OK if any(one.level is not Level.NO_DATA for one in entries) else EXIT_NO_METRICS

@@ -29,7 +29,7 @@ from rltop.sources.tail import LastRows
 from rltop.store.stream import Stream
 
 
-class _Unread(Feed):
+class _UnreadHistory(Feed):
     """The unread history, as a feed."""
 
     is_exhausted = False
@@ -68,7 +68,7 @@ def read_newest(found: FoundRun, kind: Kind, last: LastRows, config: Config, clo
     newest = DirectFeed(found.path, clock=clock, last=last)
     main = RunStream(
         path,
-        ReadPath(_Unread(found.size), unread),
+        ReadPath(_UnreadHistory(found.size), unread),
         clock,
         previews=[ReadPath(newest, Pipeline(decoder, stream, None, size, meant))],
         modified_s=found.modified_s,

@@ -157,7 +157,7 @@ def evidence(arguments: Namespace) -> int:
         *(_section("Stacks", list(_stacks(left_out)), redactor) if arguments.stack else ()),
         *_section("Dumps of NCCL's flight recorder, not opened", dumps, redactor),
     ]
-    told = _told(redactor, left_out)
+    told = _summary_of_blanks(redactor, left_out)
     when = f"{datetime.fromtimestamp(now_s, UTC):%Y-%m-%d %H:%M:%S UTC}"
     head = [
         f"# Evidence: {plain(Label.of(redactor.text(path)).display)}",
@@ -183,7 +183,7 @@ def _where(path: str, found: JobStatus, now_s: float, *, with_text: bool) -> lis
     return text_of(path, found, now_s).splitlines()
 
 
-def _told(redactor: Redactor, left_out: Counter[str]) -> str:
+def _summary_of_blanks(redactor: Redactor, left_out: Counter[str]) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in redactor.counts.most_common())
     blanked = f"{redactor.counts.total()} blanked ({kinds})" if redactor.counts else "nothing was blanked"
     parts = ", ".join(f"{number:,} {what}" for what, number in left_out.items() if number)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltop import units
-from rltop.cli.output import ProgressLine, complain
+from rltop.cli.output import ProgressLine, print_error
 from rltop.cli.resolve_paths import (
     STANDARD_INPUT,
     answered,
@@ -210,7 +210,7 @@ def read_rollouts(session: Session) -> None:
         if state.notes and not state.places:
             raise SourceError(f"--rollouts: {state.notes[0]}")
         if state.notes:
-            complain(*state.notes)
+            print_error(*state.notes)
 
 
 def read_pipe(pipe: int, clock: Clock, options: IngestOptions) -> Session:

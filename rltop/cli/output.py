@@ -28,7 +28,7 @@ _LONGEST_FAULT = 300
 _LAST_STANDARD = 2
 
 
-class Looks(TypedDict):
+class OutputStyle(TypedDict):
     use_color: bool
     is_ascii: bool
 
@@ -37,7 +37,7 @@ class OutputError(RltopError):
     """Standard output is closed, or can no longer be written."""
 
 
-def complain(*lines: str) -> None:
+def print_error(*lines: str) -> None:
     """Write a message of one or more lines to standard error, with control characters escaped.
 
     A line break inside one of `lines` is escaped too, so that a path with a line break cannot pass for a second
@@ -111,8 +111,8 @@ def shortened(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
 
 
-def complain_of(error: RltopError) -> None:
-    complain(error.message, *([f"  {error.hint}"] if error.hint else []))
+def print_exception(error: RltopError) -> None:
+    print_error(error.message, *([f"  {error.hint}"] if error.hint else []))
 
 
 def say(text: str) -> None:
@@ -145,7 +145,7 @@ def _within(encoding: str, text: str) -> str:
     return "".join(each if each.isascii() or has(each) else spelled(each) for each in text)
 
 
-def finish_saying() -> None:
+def flush_output() -> None:
     """Flush: a full disk is only noticed here.
 
     Raises:
@@ -157,7 +157,7 @@ def finish_saying() -> None:
             sys.stdout.flush()
 
 
-def stop_saying() -> None:
+def discard_output() -> None:
     """Discard unwritten output, so that the interpreter does not retry at exit."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError, ValueError):
@@ -193,7 +193,7 @@ def _terminal_columns() -> int:
         return 0
 
 
-def looks(config: Config) -> Looks:
+def looks(config: Config) -> OutputStyle:
     """Whether text on standard output may use colours and non-ASCII characters."""
     return {"use_color": config.use_color(is_terminal()), "is_ascii": config.ui.is_ascii or not _is_utf8(sys.stdout)}
 

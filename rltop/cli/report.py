@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.cli.open_session import each_run, read_whole, reading_error
-from rltop.cli.output import complain_of, say
+from rltop.cli.output import print_exception, say
 from rltop.cli.resolve_paths import load_config, one_run
 from rltop.clock import Clock
 from rltop.config import Config
@@ -20,7 +20,7 @@ from rltop.files import replace_file
 from rltop.model import Label
 from rltop.pages.chart import Axis
 from rltop.report.markdown import job_summary
-from rltop.report.run_report import MOST_RUNS, Made, RunReport, build_report
+from rltop.report.run_report import MOST_RUNS, Provenance, RunReport, build_report
 from rltop.report.writers import DATA, format_of, rendered
 from rltop.run.places import FoundRun
 from rltop.run.run_settings import settings_near
@@ -65,8 +65,8 @@ def report(arguments: Namespace) -> int:
     if not reports:
         raise failed[0]
     for error in failed:
-        complain_of(error)
-    write(path, rendered(suffix, reports, made_now(), has_curves=arguments.curves))
+        print_exception(error)
+    write(path, rendered(suffix, reports, provenance_now(), has_curves=arguments.curves))
     say(f"wrote {Label.of(path)}: {units.counted(len(reports), 'run')}\n")
     if failed:
         return EXIT_USAGE
@@ -177,12 +177,12 @@ def write_summary(path: str, reports: Sequence[RunReport]) -> None:
     Raises:
         RltopError: it cannot be written.
     """
-    write(path, job_summary(reports, made_now()).encode("utf-8", "backslashreplace"))
+    write(path, job_summary(reports, provenance_now()).encode("utf-8", "backslashreplace"))
 
 
-def made_now() -> Made:
+def provenance_now() -> Provenance:
     """Command line, version and time of a report written now."""
-    return Made.at(shlex.join(["rltop", *sys.argv[1:]]), Clock().wall())
+    return Provenance.at(shlex.join(["rltop", *sys.argv[1:]]), Clock().wall())
 
 
 def write(path: str, data: bytes) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rltop.cli.output import complain, complain_of
+from rltop.cli.output import print_error, print_exception
 from rltop.clock import Clock
 from rltop.config import Config, load
 from rltop.errors import NoAnswerError, SourceError
@@ -58,7 +58,7 @@ def load_config(arguments: Namespace) -> Config:
     """
     config = _settled(arguments)
     for file, lines in config.lost_rules.items():
-        complain(f"{file}:", *lines)
+        print_error(f"{file}:", *lines)
     return config
 
 
@@ -148,7 +148,7 @@ def look(paths: Sequence[str], give_up_s: float | None = None) -> Discovery:
         if left_s <= 0.0:
             from rltop.run.discover import progress_words
 
-            complain(progress_words(paths, begun.so_far, begun.silent_s))
+            print_error(progress_words(paths, begun.so_far, begun.silent_s))
             left_s = SAY_S
     return begun.result()
 
@@ -185,7 +185,7 @@ def answered(path: str, work: Callable[[], Result]) -> Result:
             said_s = 0.0
         elif silent_s - said_s >= SAY_S:
             said_s = silent_s
-            complain(f"no answer from the file system for {silent_s:.0f} s while reading {path}; still waiting")
+            print_error(f"no answer from the file system for {silent_s:.0f} s while reading {path}; still waiting")
     if errors:
         raise errors[0]
     return results[0]
@@ -215,7 +215,7 @@ def discover_each(paths: Sequence[str], give_up_s: float | None = None) -> list[
     if not looked:
         raise failed[0]
     for failure in failed:
-        complain_of(failure)
+        print_exception(failure)
     return looked
 
 
@@ -242,7 +242,7 @@ def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
     lines = [f"  {path}: {reason}" if reason else f"  {path}" for path, reason in left_out[:_MOST_LEFT_OUT]]
     if len(left_out) > _MOST_LEFT_OUT:
         lines.append(f"  and {len(left_out) - _MOST_LEFT_OUT:,} more")
-    complain(f"skipped, unreadable ({len(left_out):,}):", *lines)
+    print_error(f"skipped, unreadable ({len(left_out):,}):", *lines)
 
 
 def require_usable_paths(paths: Sequence[str]) -> None:

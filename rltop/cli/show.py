@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.cli.output import complain, is_terminal
+from rltop.cli.output import is_terminal, print_error
 from rltop.cli.resolve_paths import (
     LOOK_DEADLINE_S,
     STANDARD_INPUT,
@@ -99,7 +99,7 @@ def _show_beside(config: Config, arguments: Namespace) -> int:
 
 def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:
     if not discovery.found:
-        complain(*why_nothing_found(arguments.paths, discovery))
+        print_error(*why_nothing_found(arguments.paths, discovery))
         return EXIT_NO_METRICS
     from rltop.cli.check import print_once, print_several
 
@@ -167,7 +167,7 @@ def _is_text(arguments: Namespace) -> bool:
     if not is_plain_terminal(os.environ):
         return False
     what = f"TERM={term}" if (term := os.environ.get("TERM", "")) else "TERM is not set"
-    complain(
+    print_error(
         f"{what}: this terminal cannot show the live screen; printing the overview once",
         "  if it can, set TERM: TERM=xterm-256color rltop …",
     )

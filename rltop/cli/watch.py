@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltop import units
 from rltop.cli.open_session import threaded
-from rltop.cli.output import OutputError, complain, finish_saying, say, stop_saying
+from rltop.cli.output import OutputError, discard_output, flush_output, print_error, say
 from rltop.cli.resolve_paths import (
     STANDARD_INPUT,
     discover_each,
@@ -96,7 +96,7 @@ class _Call(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningCommand:
     """A running command; its process leads its own process group."""
 
     call: _Call
@@ -119,7 +119,7 @@ class Hooks:
         self._called: dict[tuple[str, str, int, int], Level] = {}
         self._starts: dict[str, deque[float]] = {flag: deque() for flag in options.commands}
         self._waiting: list[_Call] = []
-        self._running: list[_Running] = []
+        self._running: list[_RunningCommand] = []
 
     def call_for(self, notice: Notice, run: str, path: str) -> None:
         """Queue the command for an alert, unless one has run for its incident at this level."""
@@ -133,7 +133,7 @@ class Hooks:
         self._called[which] = notice.level
         self._queue(_Call(flag, notice.level, environment_of(notice, run, path), f"{flag} for {notice.rule}"))
 
-    def call_stuck(self, values: Sequence[str]) -> None:
+    def run_stuck_hook(self, values: Sequence[str]) -> None:
         if ON_STUCK in self._options.commands:
             environment = {name: plain(value) for name, value in zip(STUCK_VARIABLES, values, strict=True)}
             self._queue(_Call(ON_STUCK, Level.WARN, environment, ON_STUCK))
@@ -199,11 +199,11 @@ class Hooks:
         except OSError as error:
             self._say(f"{call.about}: cannot start: {error.strerror or error}")
             return
-        self._running.append(_Running(call, process, now, now + self._options.timeout_s))
+        self._running.append(_RunningCommand(call, process, now, now + self._options.timeout_s))
         self._tell_warden()
         self._say(f"{call.about}: started, process {process.pid}")
 
-    def _reap(self, each: _Running, now_s: float) -> None:
+    def _reap(self, each: _RunningCommand, now_s: float) -> None:
         signal_group(each.process, signal.SIGKILL)
         code = each.process.wait()
         self._running.remove(each)
@@ -211,7 +211,7 @@ class Hooks:
         if not each.is_ended:
             self._say(f"{each.call.about}: {outcome(code)} after {now_s - each.began_s:.1f} s")
 
-    def _end(self, each: _Running, now_s: float) -> None:
+    def _end(self, each: _RunningCommand, now_s: float) -> None:
         if each.is_ended:
             signal_group(each.process, signal.SIGKILL)
             return
@@ -355,14 +355,14 @@ class Log:
             return
         try:
             say(f"{text}\n")
-            finish_saying()
+            flush_output()
         except (OutputError, BrokenPipeError):
             # The reader of the log is gone, or the disk is full: the log ends, the watch continues.
             self._is_read = False
-            stop_saying()
+            discard_output()
 
 
-class Vigil:
+class RunWatch:
     """Watches runs until each of them is over."""
 
     def __init__(self, session: Session, hooks: Hooks, log: Log, clock: Clock, options: WatchOptions) -> None:
@@ -384,7 +384,7 @@ class Vigil:
         self._over_s: dict[Announcer, float] = {}
         self._stuck: set[Announcer] = set()
 
-    def turn(self) -> bool:
+    def poll(self) -> bool:
         """Read new rows, report and act on them, note which runs ended; returns whether there is more to read now."""
         stop_s = self._clock.monotonic() + TURN_S
         while (has_more := self._session.step(SLICE_MS)) and self._clock.monotonic() < stop_s:
@@ -478,7 +478,7 @@ class Vigil:
         self._log.write("stuck", words, run, phase=where.phase, phase_key=where.phase_key, since=where.since)
         told = (where.state, where.phase, where.phase_key, where.since, where.usual_s, where.outstanding, waited_for)
         more = (where.last_line, where.source, where.step, said, run.name.raw, run.path.raw)
-        self._hooks.call_stuck(["" if value is None else str(value) for value in (*told, *more)])
+        self._hooks.run_stuck_hook(["" if value is None else str(value) for value in (*told, *more)])
 
     def _say_begun(self, announcer: Announcer) -> None:
         run, stream = announcer.run, announcer.run.stream
@@ -661,14 +661,14 @@ def watch(arguments: Namespace) -> int:
         rescanner.start()
     try:
         session = Session(found, threaded(reader), clock, ingest, notifier)
-        session.take_rescan = lambda: of_these(session, rescanner.take())
+        session.take_rescan = lambda: of_watched_runs(session, rescanner.take())
         return _watch(session, arguments, clock, notifier, warden)
     finally:
         rescanner.close()
         reader.close()
 
 
-def of_these(session: Session, news: Sequence[FoundRun] | None) -> Sequence[FoundRun] | None:
+def of_watched_runs(session: Session, news: Sequence[FoundRun] | None) -> Sequence[FoundRun] | None:
     """The part of a rescan that concerns the watched runs; for a directory, one run is watched, not later ones."""
     if news is None:
         return None
@@ -696,9 +696,9 @@ def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[FoundRun
     for path, discovery in looked:
         say_left_out(discovery.left_out)
         if not discovery.found:
-            complain(*why_nothing_found([path], discovery))
+            print_error(*why_nothing_found([path], discovery))
         elif discovery.looked_in and len(discovery.found) > 1:
-            complain(one_of_several(discovery.found))
+            print_error(one_of_several(discovery.found))
         for each in discovery.found[:1] if discovery.looked_in else discovery.found:
             found.setdefault(each.path, each)
         if discovery.may_grow:
@@ -722,13 +722,13 @@ def _watch(session: Session, arguments: Namespace, clock: Clock, notifier: Notif
     hooks = Hooks(hook_options, clock, lambda words: log.write("command", words, detail=words), warden)
     follows_jobs = arguments.on_stuck is not None
     options = WatchOptions(arguments.from_now, follows_jobs, arguments.pid, arguments.give_up)
-    vigil = Vigil(session, hooks, log, clock, options)
+    vigil = RunWatch(session, hooks, log, clock, options)
     wake = threading.Event()
     notifier.listen(wake.set)
     try:
         with _signalled(wake.set) as received:
             while not received and not vigil.is_over:
-                has_more = vigil.turn()
+                has_more = vigil.poll()
                 if not has_more and not vigil.is_over:
                     wake.wait(TICK_S)
                     wake.clear()

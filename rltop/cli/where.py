@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltop import units
 from rltop.cli.open_session import read_whole, runs_of
-from rltop.cli.output import complain, complain_of, say
+from rltop.cli.output import print_error, print_exception, say
 from rltop.cli.resolve_paths import (
     STANDARD_INPUT,
     answered,
@@ -82,7 +82,7 @@ def where(arguments: Namespace) -> int:
         except RltopError as error:
             if len(paths) == 1:
                 raise
-            complain_of(error)
+            print_exception(error)
             codes.add(error.exit_code)
             documents.append({"path": path, "error": error.message})
             continue
@@ -175,7 +175,7 @@ def read_path(path: str, config: Config) -> JobFiles:
     from rltop.run.whereabouts import events_near, log_of_run
 
     if len(runs) > 1:
-        complain(one_of_several(runs, "this is"))
+        print_error(one_of_several(runs, "this is"))
     session = read_whole(runs[0], config)
     try:
         run = session.runs[0]

@@ -135,7 +135,7 @@ _NAMES_KEPT, _CHOICE_KEPT, _NAME_CHARS, _LINE_CHARS = 4, 12, 40, 60
 _SECRET = regex(r"key|token|secret|passw|credential|cookie", re.IGNORECASE)
 
 
-def _told(key: str, value: object) -> str:
+def _cell_note(key: str, value: object) -> str:
     if isinstance(value, list):
         return f" ({len(value):,} values)"
     if isinstance(value, str) and _SECRET.search(key):
@@ -213,7 +213,7 @@ class Counts(Struct, frozen=False):
             if step_key:
                 kept = _CHOICE_KEPT
                 cells.sort(key=lambda cell: not (isinstance(cell[1], int | float) and cell[1] % 1 == 0))
-            told = [f"{key[:_NAME_CHARS]}{_told(key, value)}" for key, value in cells[:kept]]
+            told = [f"{key[:_NAME_CHARS]}{_cell_note(key, value)}" for key, value in cells[:kept]]
             where = f"line {line:,}: " if line else ""
             self.first_stepless = f"{where}{', '.join(told)}{', …' if len(row) > kept else ''}"
 

@@ -173,7 +173,7 @@ def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> l
     return rows
 
 
-def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> list[Row]:
+def evidence_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> list[Row]:
     rows = [Row(()), RowBuilder(width, glyphs).add(" in ").add(snapshot.name.display, "strong").row()]
     identity = snapshot.identity
     if identity is None:
@@ -281,7 +281,7 @@ def explain_text(
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = rule_rows(spec, options, width, glyphs, profiles_of(options, snapshot))
     if snapshot is not None:
-        rows += saw_rows(snapshot, spec, width, glyphs)
+        rows += evidence_rows(snapshot, spec, width, glyphs)
     return rows_text(rows, use_color=use_color).removesuffix("\n")
 
 

@@ -16,7 +16,7 @@ from rltop.report.run_report import (
     AlertReport,
     Figure,
     Grid,
-    Made,
+    Provenance,
     RunReport,
     comparison,
     differences_of,
@@ -38,7 +38,7 @@ _MENTION = regex(r"[@#](?=[\w-])|\b(?:GH|gh)-(?=\d)")
 _WORD_JOINER = "&#8288;"
 
 
-def markdown(reports: Sequence[RunReport], made: Made) -> str:
+def markdown(reports: Sequence[RunReport], made: Provenance) -> str:
     names = run_names(reports)
     lines = [f"# {plain(names[0] if len(names) == 1 else f'{len(names)} runs')}", ""]
     if len(reports) > 1:
@@ -55,7 +55,7 @@ def markdown(reports: Sequence[RunReport], made: Made) -> str:
     return "\n".join([*lines, *_footer(reports, made)]) + "\n"
 
 
-def job_summary(reports: Sequence[RunReport], made: Made) -> str:
+def job_summary(reports: Sequence[RunReport], made: Provenance) -> str:
     names = run_names(reports)
     lines = [f"# rltop check: {plain(names[0] if len(names) == 1 else f'{len(names)} runs')}", ""]
     if len(reports) > 1:
@@ -185,7 +185,7 @@ def _notes(report: RunReport) -> Iterator[str]:
         yield from (paragraph(note), "")
 
 
-def _footer(reports: Sequence[RunReport], made: Made) -> Iterator[str]:
+def _footer(reports: Sequence[RunReport], made: Provenance) -> Iterator[str]:
     yield from ("---", "")
     yield f"Made by rltop {plain(made.version)} on {plain(made.when)} with {code(made.command)}"
     yield ""

@@ -68,13 +68,13 @@ _LONG_NAME = 24
 _FRESH = frozenset({RunState.LIVE, RunState.QUIET, RunState.STUCK})
 
 
-class Made(NamedTuple):
+class Provenance(NamedTuple):
     command: str
     version: str
     when: str
 
     @classmethod
-    def at(cls, command: str, wall_s: float) -> Made:
+    def at(cls, command: str, wall_s: float) -> Provenance:
         return cls(command, __version__, datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
 

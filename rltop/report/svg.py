@@ -25,7 +25,7 @@ from rltop.pages.chart_axes import (
     value_labels,
 )
 from rltop.pages.stages import STRIP_STEPS, StageReading, StripStep, TimingView, share_text
-from rltop.report.run_report import MOST_RUNS, Figure, Made, RunReport, further_runs, run_names
+from rltop.report.run_report import MOST_RUNS, Figure, Provenance, RunReport, further_runs, run_names
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE
 from rltop.rows.rows import Line, Piece, RowBuilder, clip_middle, wrap
 
@@ -349,7 +349,7 @@ class _Sheet:
             self.y += 6 + max(height for *_, height in row)
 
 
-def sheet(reports: Sequence[RunReport], made: Made) -> str:
+def sheet(reports: Sequence[RunReport], made: Provenance) -> str:
     found = _Sheet()
     names = run_names(reports)
     if len(reports) > 1:

@@ -27,7 +27,7 @@ from rltop.report.run_report import (
     AlertReport,
     Figure,
     Grid,
-    Made,
+    Provenance,
     RunReport,
     comparison,
     differences_of,
@@ -97,7 +97,7 @@ def file_name(name: str, step: int | None, suffix: str = ".html") -> str:
     return f"rltop-{plain}{'' if step is None else f'-{step}'}{suffix}"
 
 
-def rendered(suffix: str, reports: Sequence[RunReport], made: Made, *, has_curves: bool = False) -> bytes:
+def rendered(suffix: str, reports: Sequence[RunReport], made: Provenance, *, has_curves: bool = False) -> bytes:
     """A report in one of the formats.
 
     Args:
@@ -182,7 +182,7 @@ _RIGHT = ' class="right"'
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
-def html_page(reports: Sequence[RunReport], made: Made) -> str:
+def html_page(reports: Sequence[RunReport], made: Provenance) -> str:
     names = run_names(reports)
     title = names[0] if len(names) == 1 else f"{len(names)} runs"
     body = [f"<h1>{escaped(title)}</h1>"]
@@ -382,7 +382,7 @@ def _table(grid: Grid, what: str = "row") -> str:
     return f'<div class="scroll"><table>{head}<tbody>{"".join(body)}</tbody></table></div>{more}'
 
 
-def _footer(reports: Sequence[RunReport], made: Made) -> Iterator[str]:
+def _footer(reports: Sequence[RunReport], made: Provenance) -> Iterator[str]:
     yield "<footer>"
     command = f"<code>{escaped(made.command)}</code>"
     yield f"<p>Made by rltop {escaped(made.version)} on {escaped(made.when)} with {command}</p>"

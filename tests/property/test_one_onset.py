@@ -19,14 +19,14 @@ from rltop.pages.overview import build_overview
 from rltop.pages.verdict import build_verdict, paint_verdict
 from rltop.report.document import incidents
 from rltop.report.markdown import markdown
-from rltop.report.run_report import Made, build_report
+from rltop.report.run_report import Provenance, build_report
 from rltop.rows.glyphs import UNICODE
 from rltop.rules.collapse import story
 from rltop.rules.engine import Engine
 from rltop.rules.options import EngineOptions
 from rltop.run.snapshot import Snapshot
 
-_MADE = Made("rltop report", "1", "2026-01-02 03:04 UTC")
+_MADE = Provenance("rltop report", "1", "2026-01-02 03:04 UTC")
 _BEGAN = re.compile(r"began with: (?P<title>.+?) at (?P<step>[\d,]+)")
 _COLLAPSE = re.compile(r"policy collapse began at step (?P<step>[\d,]+)")
 

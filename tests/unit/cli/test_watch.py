@@ -21,7 +21,18 @@ from tables import each_row
 
 from rltop.cli import main
 from rltop.cli.open_session import direct, threaded
-from rltop.cli.watch import ON_CRIT, ON_STALL, ON_STUCK, ON_WARN, HookOptions, Hooks, Log, Vigil, WatchOptions, is_alive
+from rltop.cli.watch import (
+    ON_CRIT,
+    ON_STALL,
+    ON_STUCK,
+    ON_WARN,
+    HookOptions,
+    Hooks,
+    Log,
+    RunWatch,
+    WatchOptions,
+    is_alive,
+)
 from rltop.clock import Clock, FakeClock
 from rltop.config import load
 from rltop.model.completions import RolloutSource
@@ -77,7 +88,7 @@ class Watch:
         self.hooks = hooks
         open_feed = threaded(reader) if reader else direct(self.clock)
         self.session = Session([self.found], open_feed, self.clock, ingest)
-        self.vigil = Vigil(
+        self.vigil = RunWatch(
             self.session, hooks, log, self.clock,
             WatchOptions(**options),  # type: ignore[arg-type]
         )  # fmt: skip
@@ -91,7 +102,7 @@ class Watch:
             self.settle()
         if isinstance(self.clock, FakeClock):
             self.clock.advance(after_s)
-        self.vigil.turn()
+        self.vigil.poll()
         new = [json.loads(line) for line in self.capsys.readouterr().out.splitlines()]
         self.lines += new
         return new
@@ -582,7 +593,7 @@ def test_a_writer_that_is_faster_is_said_and_does_not_make_it_deaf(
     watch.append(rows(3_000, first=31).replace("}", " " * 1000 + "}"))
     assert [event for event in watch.events() if event in ("behind", "caught up")] == ["behind"]
     for _ in range(1000):
-        if not watch.vigil.turn():
+        if not watch.vigil.poll():
             break
     watch.turn()
     assert [event for event in watch.events() if event in ("behind", "caught up")] == ["behind", "caught up"]

@@ -18,7 +18,7 @@ from rltop.pages.header import generation_text
 from rltop.pages.page import Moment
 from rltop.report.document import pipeline_document
 from rltop.report.markdown import markdown
-from rltop.report.run_report import Made, build_report, pipelines, text_of
+from rltop.report.run_report import Provenance, build_report, pipelines, text_of
 from rltop.report.writers import html_page
 from rltop.rows.glyphs import UNICODE
 from rltop.run.options import IngestOptions
@@ -28,7 +28,7 @@ from rltop.run.snapshot import Snapshot
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 VERL = FIXTURES / "verl/fully_async/metrics.jsonl"
 SYNC = FIXTURES / "trl/grpo_healthy/metrics.jsonl"
-MADE = Made("rltop report a -o b.html", "9.9", "2026-01-02 03:04 UTC")
+MADE = Provenance("rltop report a -o b.html", "9.9", "2026-01-02 03:04 UTC")
 ALWAYS = {"actor/pg_loss": 0.1, "actor/grad_norm": 0.4, "critic/score/mean": 0.3, "critic/advantages/mean": 0.0}
 
 

@@ -23,7 +23,7 @@ from rltop.errors import RltopError
 from rltop.model import Unit
 from rltop.report.markdown import code, job_summary, markdown, paragraph, plain
 from rltop.report.overview_document import once_document
-from rltop.report.run_report import MOST_RUNS, Made, RunReport, build_report, text_of
+from rltop.report.run_report import MOST_RUNS, Provenance, RunReport, build_report, text_of
 from rltop.report.svg import escaped, style_sheet
 from rltop.report.writers import FORMATS, file_name, format_of, html_page, rendered
 from rltop.run.snapshot import Snapshot
@@ -31,7 +31,7 @@ from rltop.run.snapshot import Snapshot
 ROOT = Path(__file__).resolve().parents[3]
 SLOW = ROOT / "fixtures" / "verl" / "tool_slowdown" / "metrics.jsonl"
 RESTART = ROOT / "fixtures" / "trl" / "grpo_restart" / "metrics.jsonl"
-MADE = Made("rltop report a -o b.html", "9.9", "2026-01-02 03:04 UTC")
+MADE = Provenance("rltop report a -o b.html", "9.9", "2026-01-02 03:04 UTC")
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
