@@ -252,7 +252,7 @@ class Identity(NamedTuple):
         group_size: completions per prompt if the stream logs it, else None.
         keys: every key seen so far, in order of first appearance.
         refused: keys that match a metric by name but not by value.
-        meant: key → canonical name, as set by the user (`said_meaning`); empty: it is no metric.
+        meant: key → canonical name, as set by the user (`parse_meaning`); empty: it is no metric.
         guesses: canonical name → keys that may be that metric by their words; no rule judges their level.
         staleness_bound: maximum age of a sample in policy versions, from the run's settings; None if unknown.
         group_count: groups of completions per step, from the run's settings; None if unknown.

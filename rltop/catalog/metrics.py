@@ -109,7 +109,7 @@ _NO_GUESS = frozenset({
 _SAID = regex(r"(\w+)(?:\s*/\s*([-+]?[\d.]+(?:e[-+]?\d+)?))?\Z", re.IGNORECASE)
 
 
-def said_meaning(text: str) -> tuple[str, float] | None:
+def parse_meaning(text: str) -> tuple[str, float] | None:
     """Parse the user's meaning of a key as canonical name and scale; `success_frac / 100` is one logged in percent.
 
     Returns:

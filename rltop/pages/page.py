@@ -20,7 +20,7 @@ from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import KEYS, NO_KEYS, KeyNames, Scope
 from rltop.rows.rows import Row, Target, TargetKind, too_small
 from rltop.rows.table import Sorting
-from rltop.run.preferences import RuleScope, Said
+from rltop.run.preferences import RuleScope, RuleValue
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple, Struct, replace
@@ -140,7 +140,7 @@ class SetRule(NamedTuple):
     rule: str
     scope: RuleScope
     name: str
-    value: Said | None
+    value: RuleValue | None
 
 
 class Ask(NamedTuple):

@@ -42,7 +42,7 @@ from rltop.rules.diagnosis import Fact, Link, chain_of, chains
 from rltop.rules.options import EngineOptions
 from rltop.rules.rule import RuleSpec
 from rltop.rules.words import words_of
-from rltop.run.preferences import MUTE, RuleScope, Said, own_rules_of
+from rltop.run.preferences import MUTE, RuleScope, RuleValue, own_rules_of
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple, Struct, replace
 
@@ -291,7 +291,7 @@ def thresholds_of(snapshot: Snapshot, spec: RuleSpec) -> list[Threshold]:
     return [Threshold(name, now[name], usual[name], own[name][1] if name in own else None) for name in names]
 
 
-def own_of(snapshot: Snapshot, rule: str) -> Mapping[str, tuple[Said, RuleScope]]:
+def own_of(snapshot: Snapshot, rule: str) -> Mapping[str, tuple[RuleValue, RuleScope]]:
     return own_rules_of(snapshot.run.path.raw, snapshot.run.own_rules).get(rule, {})
 
 

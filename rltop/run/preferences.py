@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from rltop.catalog.metrics import said_meaning
+from rltop.catalog.metrics import parse_meaning
 from rltop.catalog.row_sets import AS_FOUND, MOST_ROWS, Arrangement
 from rltop.errors import ConfigError
 from rltop.model import Level, Verdict
@@ -66,23 +66,23 @@ def load_meanings(configured: Meanings, environment: Mapping[str, str] | None = 
     """
     for project, keys in configured.items():
         for key, name in keys.items():
-            if name != NO_METRIC and said_meaning(name) is None:
+            if name != NO_METRIC and parse_meaning(name) is None:
                 raise ConfigError(
                     f"`metrics.{project}.{key}` is {name}: no such metric",
                     "docs/metrics.md has the canonical names; `success_frac / 100` is a key that is logged in percent",
                 )
-    told = said_in(MEANINGS_FILE, METRICS_TABLE, environment)
+    told = state_tables(MEANINGS_FILE, METRICS_TABLE, environment)
     if not told:
         return configured or NO_MEANINGS
     found = {project: dict(keys) for project, keys in configured.items()}
     for project, keys in told.items():
         texts = {key: name for key, name in keys.items() if isinstance(name, str)}
-        known = {key: name for key, name in texts.items() if name == NO_METRIC or said_meaning(name) is not None}
+        known = {key: name for key, name in texts.items() if name == NO_METRIC or parse_meaning(name) is not None}
         found.setdefault(project, {}).update(known)
     return found
 
 
-def said_in(name: str, table: str, environment: Mapping[str, str] | None) -> dict[str, dict[str, Any]]:
+def state_tables(name: str, table: str, environment: Mapping[str, str] | None) -> dict[str, dict[str, Any]]:
     """The tables of a state file by project or run; empty if it is missing or invalid.
 
     A hand-written file may use the headings of the config file, where all are in one table.
@@ -191,7 +191,7 @@ def load_rows(
                 'for example pinned = ["reward", "grad_norm"]',
             )
         found[project] = said
-    told = said_in(ROWS_FILE, ROWS_TABLE, environment)
+    told = state_tables(ROWS_FILE, ROWS_TABLE, environment)
     return found | {project: said for project, table in told.items() if (said := arrangement_of(table)) is not None}
 
 
@@ -267,7 +267,7 @@ def _reach(verdict: Verdict) -> float | None:
 def load_acknowledged(environment: Mapping[str, str] | None = None) -> Mapping[str, Acknowledgements]:
     """Read the state file, by absolute path of the run; invalid entries are ignored."""
     found = {}
-    for path, table in said_in(ACKNOWLEDGED_FILE, "", environment).items():
+    for path, table in state_tables(ACKNOWLEDGED_FILE, "", environment).items():
         alerts = {rule: one for rule, said in table.items() if (one := _read_acknowledged(said)) is not None}
         if alerts:
             found[path] = alerts
@@ -333,7 +333,7 @@ NO_GOAL = Goal()
 def load_goals(environment: Mapping[str, str] | None = None) -> Mapping[str, Goal]:
     """Read the state file, by absolute path of the run; invalid entries are ignored."""
     found = {}
-    for path, table in said_in(GOALS_FILE, "", environment).items():
+    for path, table in state_tables(GOALS_FILE, "", environment).items():
         target, until_s = table.get("target"), table.get("until")
         goal = Goal(
             target if isinstance(target, int) and not isinstance(target, bool) and target > 0 else None,
@@ -371,8 +371,8 @@ _RULES_HEAD = (
 )
 _MOST_PLACES = 500
 
-Said = float | bool
-RuleTable = Mapping[str, Mapping[str, Said]]
+RuleValue = float | bool
+RuleTable = Mapping[str, Mapping[str, RuleValue]]
 """Rule id → threshold name or `MUTE` → value."""
 OwnRules = Mapping[str, RuleTable]
 """Path of a run or a project, or `everywhere` → rule settings."""
@@ -404,12 +404,12 @@ def load_rules(environment: Mapping[str, str] | None = None) -> OwnRules:
 
 def read_rules(environment: Mapping[str, str] | None = None) -> tuple[OwnRules, list[str]]:
     """The settings of `load_rules`, and a line for each entry that has no effect."""
-    told, lost = said_in(RULES_FILE, RULES_TABLE, environment), []
+    told, lost = state_tables(RULES_FILE, RULES_TABLE, environment), []
     if not told:
         return NO_RULES, []
     from rltop.rules.registry import NAMED, TAKEN_OVER  # noqa: PLC0415 - most users have set nothing
 
-    found: dict[str, dict[str, dict[str, Said]]] = {}
+    found: dict[str, dict[str, dict[str, RuleValue]]] = {}
     for place, table in told.items():
         for rule, said in table.items():
             for name, value in said.items() if isinstance(said, dict) else ():
@@ -448,16 +448,16 @@ def places_of(path: str, told: OwnRules) -> list[tuple[RuleScope, str]]:
     return [(scope, place) for scope, place in [*places, (RuleScope.RUN, str(run))] if place in told]
 
 
-def own_rules_of(path: str, told: OwnRules) -> dict[str, dict[str, tuple[Said, RuleScope]]]:
+def own_rules_of(path: str, told: OwnRules) -> dict[str, dict[str, tuple[RuleValue, RuleScope]]]:
     """The settings that apply to the run at `path`, each with its scope."""
-    found: dict[str, dict[str, tuple[Said, RuleScope]]] = {}
+    found: dict[str, dict[str, tuple[RuleValue, RuleScope]]] = {}
     for scope, place in places_of(path, told):
         for rule, own in told[place].items():
             found.setdefault(rule, {}).update({name: (value, scope) for name, value in own.items()})
     return found
 
 
-def thresholds_of(path: str, told: OwnRules) -> dict[str, dict[str, Said]]:
+def thresholds_of(path: str, told: OwnRules) -> dict[str, dict[str, RuleValue]]:
     found = {
         rule: {name: value for name, (value, _) in own.items() if name != MUTE}
         for rule, own in own_rules_of(path, told).items()
@@ -469,7 +469,7 @@ def muted_of(path: str, told: OwnRules) -> frozenset[str]:
     return frozenset(rule for rule, own in own_rules_of(path, told).items() if own.get(MUTE, (False,))[0] is True)
 
 
-def with_rule(told: OwnRules, place: str, rule: str, name: str, value: Said | None) -> OwnRules:
+def with_rule(told: OwnRules, place: str, rule: str, name: str, value: RuleValue | None) -> OwnRules:
     """A copy with another value in one place; None removes it, or with an empty name all settings of the rule.
 
     With too many places the oldest are dropped.

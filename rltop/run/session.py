@@ -340,7 +340,7 @@ class Session:
         )
 
     def set_rule(
-        self, run: Run, scope: preferences.RuleScope, rule: str, name: str, value: preferences.Said | None
+        self, run: Run, scope: preferences.RuleScope, rule: str, name: str, value: preferences.RuleValue | None
     ) -> None:
         """Save a custom threshold or a mute, and judge the affected runs again.
 

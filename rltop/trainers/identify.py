@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from rltop.catalog.aliases import SharedSpelling, in_order, spelling_of
 from rltop.catalog.dialect import Dialect, Fingerprint, Identity, PatternSet, RefusedKey, is_exact, is_present
-from rltop.catalog.metrics import CATALOG, guess, said_meaning, signal_of_guess
+from rltop.catalog.metrics import CATALOG, guess, parse_meaning, signal_of_guess
 from rltop.model import Algorithm, Signal, Traits
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
 from rltop.regex import regex
@@ -266,7 +266,7 @@ def _as_meant(
         if others:
             kept[name] = others
     for key in reversed(here):
-        said = said_meaning(meant[key])
+        said = parse_meaning(meant[key])
         if said is not None:
             name, scale = said
             others = kept.get(name, ())

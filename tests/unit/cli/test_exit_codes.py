@@ -215,7 +215,7 @@ def test_an_environment_of_any_kind_is_no_fault(changes: dict[str, str | None], 
             assert_no_fault(*argv, rows)
 
 
-def said_in(place: str, words: str, rows: Path, **variables: str) -> tuple[int, str]:
+def state_tables(place: str, words: str, rows: Path, **variables: str) -> tuple[int, str]:
     """Exit code and standard error of the program as a shell starts it after `place`."""
     done = subprocess.run(
         ["sh", "-c", f'{place}; exec "$0" -m rltop {words}', sys.executable, str(rows)],
@@ -228,19 +228,19 @@ def said_in(place: str, words: str, rows: Path, **variables: str) -> tuple[int, 
 @pytest.mark.parametrize("words", ["--once x.jsonl", "watch --give-up 0.1 ."])
 def test_a_relative_path_in_a_directory_that_was_deleted_is_said(words: str, rows: Path, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
-    code, said = said_in(f"cd {tmp_path}/gone; rmdir {tmp_path}/gone", words, rows)
+    code, said = state_tables(f"cd {tmp_path}/gone; rmdir {tmp_path}/gone", words, rows)
     assert code == 2 and "the current directory cannot be used" in said
 
 
 def test_a_whole_path_needs_no_directory_to_stand_in(rows: Path, tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
-    assert said_in(f"cd {tmp_path}/gone; rmdir {tmp_path}/gone", 'check "$1"', rows)[0] == 0
+    assert state_tables(f"cd {tmp_path}/gone; rmdir {tmp_path}/gone", 'check "$1"', rows)[0] == 0
 
 
 def test_an_output_without_a_locale_is_no_fault(rows: Path) -> None:
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     for words in ('--once "$1"', "watch --give-up 0.1 é"):
-        assert said_in(":", words, rows, **plain)[0] in CODES
+        assert state_tables(":", words, rows, **plain)[0] in CODES
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import each_row
 
-from rltop.catalog.metrics import guess, said_meaning
+from rltop.catalog.metrics import guess, parse_meaning
 from rltop.catalog.row_sets import Arrangement
 from rltop.cli import main
 from rltop.cli.open_session import read_whole
@@ -303,4 +303,4 @@ def test_config_prints_what_was_said_as_a_config_file(
     ],
 )
 def test_what_is_said_of_a_key_may_have_a_scale(text: str, meaning: tuple[str, float] | None) -> None:
-    assert said_meaning(text) == meaning
+    assert parse_meaning(text) == meaning
