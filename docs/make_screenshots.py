@@ -286,7 +286,7 @@ def session_of(desk: Desk, clock: FakeClock) -> Session:
         time.sleep(0.01)
     session.look_for_console(session.runs[0])
     if facts is not None:
-        session.look_where(session.runs[0])
+        session.follow_job(session.runs[0])
         told = session.runs[0].whereabouts
         while told is not None and told.probes.version < 2:
             told.poll()

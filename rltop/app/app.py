@@ -168,7 +168,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.marked = self.options.marked
         self.has_details = self.options.has_details
         self.picked: str | None = None
-        self.told, self._told_of = "", dict[str, Level]()
+        self.message, self._told_of = "", dict[str, Level]()
         pace = Pace(clock, self.options.refresh_hz, ping, is_multiplexed=is_behind)
         self.main_loop = MainLoop(self, clock, ping, pace, guard)
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
@@ -245,7 +245,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.main_loop.start()
         await self.list_runs()
         if self.options.has_hints and self.shown is not None:
-            self.tell(self.shown.keys.tell(HINTS))
+            self.show_message(self.shown.keys.tell(HINTS))
 
     def on_unmount(self) -> None:
         self.main_loop.stop()
@@ -273,8 +273,8 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
         After a picture that `is_paced`, the next one of new data keeps its distance.
         """
-        if self.told and self._told_of != self._alerts:
-            self.told = ""
+        if self.message and self._told_of != self._alerts:
+            self.message = ""
         self._look_beside()
         self.main_loop.paint(is_paced=is_paced)
 
@@ -286,7 +286,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         if self.main_loop.has_settled:
             self.session.look_for_endings()
             if self.followed.loading is None:
-                self.session.look_where(self.followed)
+                self.session.follow_job(self.followed)
         if self.page is not None and Scope.LOG in self.page.where:
             self.session.look_for_console(self.followed)
 
@@ -297,21 +297,21 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     # -- keys, and what is said of them --------------------------------------------------------------------------
 
-    def tell(self, text: str) -> None:
+    def show_message(self, text: str) -> None:
         """Say something in the line above the footer, until the next key, or until the alerts are others."""
-        self.told, self._told_of = Label.of(text).display, self._alerts
+        self.message, self._told_of = Label.of(text).display, self._alerts
         if self.shown is not None:
             self.shown.draw_status()
 
     async def run_action(self, *arguments: object, **options: object) -> bool:
         """Do what a key does; what was said of the key before is over."""
-        had, self.told = self.told, ""
+        had, self.message = self.message, ""
         is_of_run = bool(arguments) and str(arguments[0]).removeprefix("app.").startswith(_OF_ONE_RUN)
         is_there = not is_of_run or await self._follow_chosen(str(arguments[0]))
         is_done = is_there and await super().run_action(*arguments, **options)  # type: ignore[arg-type]
         if not is_done and arguments and arguments[0] in _WHY:
-            self.tell(_WHY[str(arguments[0])])
-        if had and not self.told and self.shown is not None:
+            self.show_message(_WHY[str(arguments[0])])
+        if had and not self.message and self.shown is not None:
             self.shown.draw_status()
         return is_done
 
@@ -427,7 +427,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             case Travel(by):
                 self.action_travel(by)
             case Say(text):
-                self.tell(text)
+                self.show_message(text)
             case MarkRun(path):
                 self.marked = [one for one in self.marked if one != path] + [path] * (path not in self.marked)
                 self.draw()
@@ -475,13 +475,13 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     def action_details(self) -> None:
         """Show or hide what is selected beside the lists, and keep that for the next time; not where it has no room."""
         if self.shown is None or not self.shown.has_class("-wide"):
-            self.tell(f"from {DETAIL_CELLS} columns on there is room for what is selected beside lists")
+            self.show_message(f"from {DETAIL_CELLS} columns on there is room for what is selected beside lists")
             return
         self.has_details = not self.has_details
         with contextlib.suppress(OSError):
             keep(DETAILS, "shown\n" if self.has_details else "hidden\n")
         self.call_later(self.shown.draw_detail)
-        self.tell(f"{'what is selected' if self.has_details else 'nothing'} stands beside lists")
+        self.show_message(f"{'what is selected' if self.has_details else 'nothing'} stands beside lists")
 
     async def _toggle(self, is_shown: bool, show: Callable[[], object]) -> None:
         if is_shown:
@@ -600,7 +600,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     def action_mark_metric(self) -> None:
         target, shown = self._metric_at_hand, self.shown
         if target is not None and shown is not None:
-            self.tell(self.metric_marks.toggle(target, shown.keys))
+            self.show_message(self.metric_marks.toggle(target, shown.keys))
             self.draw()
 
     async def action_overlay(self) -> None:
@@ -615,7 +615,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         shown = self.shown
         chart, said = self.metric_marks.chart_of_named(text, self.page, self.moment)
         if said:
-            self.tell(said)
+            self.show_message(said)
         if chart is not None and shown is not None and type(shown.page) is type(chart):
             shown.show(chart)
         elif chart is not None:
@@ -629,29 +629,29 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.push(MeaningPage(target.name, target.stream))
 
     def _mean(self, key: str, metric: str | None) -> None:
-        if self.keeps(lambda: self.session.mean(self.followed, key, metric)):
+        if self.tries_to_keep(lambda: self.session.mean(self.followed, key, metric)):
             self.pop_screen()
             self.draw()
 
-    def keeps(self, keep: Callable[[], object]) -> bool:
+    def tries_to_keep(self, keep: Callable[[], object]) -> bool:
         """Keep something for the next time, or say why that cannot be."""
         try:
             keep()
         except OSError as error:
-            self.tell(f"cannot be kept: {error.strerror or error}")
+            self.show_message(f"cannot be kept: {error.strerror or error}")
             return False
         return True
 
     def action_pin(self) -> None:
         target, before = self._metric_at_hand, self.followed.arrangement
         if target is None:
-            self.tell("no metric is selected: select one to pin it")
+            self.show_message("no metric is selected: select one to pin it")
         elif before.is_full and target.name not in before.pinned:
-            self.tell(f"{len(before.pinned)} metrics are pinned already")
+            self.show_message(f"{len(before.pinned)} metrics are pinned already")
         elif self._arrange(Arrange(before.with_pin_toggled(target.name))):
             is_pinned = target.name in self.followed.arrangement.pinned
             how = "pinned to the top of the overview" if is_pinned else "no longer pinned"
-            self.tell(f"{how}: {Label.of(target.name)}")
+            self.show_message(f"{how}: {Label.of(target.name)}")
 
     def action_arrange(self) -> None:
         from rltop.pages.arrange import ArrangePage  # noqa: PLC0415 - rarely opened
@@ -662,7 +662,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.push(ArrangePage())
 
     def _arrange(self, wanted: Arrange) -> bool:
-        is_kept = self.keeps(lambda: self.session.arrange(self.followed, wanted.arrangement))
+        is_kept = self.tries_to_keep(lambda: self.session.arrange(self.followed, wanted.arrangement))
         if is_kept:
             self.draw()
         return is_kept
@@ -684,7 +684,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.notify(str(error), title="theme", severity="error", markup=False)
             return
         self.options = self.options._replace(theme=name)
-        self.tell(f"theme {self.themes.palette.name}: {self.themes.palette.summary}   ({self.themes.keep()})")
+        self.show_message(f"theme {self.themes.palette.name}: {self.themes.palette.summary}   ({self.themes.keep()})")
 
     def on_terminal_background(self, message: TerminalBackground) -> None:
         """On a light ground draw with those of the terminal's colours that can be read there."""
@@ -728,11 +728,11 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     def action_tell_setting(self, name: str) -> None:
         setting = BY_NAME[name]
-        self.tell(f"{setting.flag}, {setting.variable}, or {name} in config.toml: {setting.help}")
+        self.show_message(f"{setting.flag}, {setting.variable}, or {name} in config.toml: {setting.help}")
 
     def action_tell_config(self) -> None:
         folder = self.options.themes_folder
-        self.tell(f"the config file is {'~/.config/rltop' if folder is None else folder.parent}/config.toml")
+        self.show_message(f"the config file is {'~/.config/rltop' if folder is None else folder.parent}/config.toml")
 
 
 def check_keymap(options: UiOptions) -> None:

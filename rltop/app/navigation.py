@@ -46,7 +46,7 @@ class Navigation:
         """Leave the page on top; from the bottom of a mode go to the overview, from there to the list of runs."""
         app, root = self._app, self.root
         if app.shown is not None and app.shown.has_something_to_close:
-            app.shown.close_something()
+            app.shown.close_innermost()
         elif len(app.screen_stack) > 1:
             app.pop_screen()
         elif app.current_mode != root:
@@ -65,7 +65,7 @@ class Navigation:
     async def find(self, text: str = "") -> None:
         """Filter or search the page; where neither can be done, fill in the filter of all metrics."""
         app = self._app
-        if text or app.shown is None or not app.shown.can_find:
+        if text or app.shown is None or not app.shown.can_search:
             await app.switch_mode("metrics")
             # A page that was opened from the list lies over it.
             while len(app.screen_stack) > 1:
@@ -85,7 +85,7 @@ class Navigation:
     async def visit(self, by: int) -> None:
         app, to = self._app, self._at + by
         if not 0 <= to < len(self._visits):
-            app.tell("no page was shown before this one" if by < 0 else "no page was shown after this one")
+            app.show_message("no page was shown before this one" if by < 0 else "no page was shown after this one")
             return
         self._at = to
         mode, page = self._visits[to]
@@ -229,9 +229,9 @@ class TimeCursor:
         """Go on by records; past the newest one it is live again; say so at an end."""
         run = self._app.followed
         if by > 0 and self.is_live:
-            self._app.tell("the newest step is shown already")
+            self._app.show_message("the newest step is shown already")
         elif by < 0 and self.at_step is not None and self.at_step == run.stream.first_step:
-            self._app.tell("the first step is shown already")
+            self._app.show_message("the first step is shown already")
         else:
             self._move(travelled(run, self.at_step, by))
 
@@ -248,7 +248,7 @@ class TimeCursor:
     def _move(self, step: int | None) -> None:
         """Set the step; it is drawn behind the keys that wait: one held down brings more than pages can be painted."""
         self.step = step
-        if not self._is_moving and not self._app.leave_to_next():
+        if not self._is_moving and not self._app.can_skip_drawing():
             self._is_moving = True
             self._app.call_later(self._arrive)
 
@@ -271,7 +271,7 @@ class TimeCursor:
 
     def go_to_event(self, by: int) -> None:
         """Go to the step of the next event (1) or the previous one (-1) of WARN or worse."""
-        run, tell = self._app.followed, self._app.tell
+        run, tell = self._app.followed, self._app.show_message
         at, old = run.stream.last_step if self.at_step is None else self.at_step, overwritten_events(run.events)
         events = [one for number, one in enumerate(run.events) if number not in old and _is_notable(one, run)]
         if at is None or not events:
@@ -290,7 +290,7 @@ class TimeCursor:
 
     def go_to(self, text: str) -> None:
         """Go to the step that was typed, or show the window in the chart of the page."""
-        stream, tell = self._app.followed.stream, self._app.tell
+        stream, tell = self._app.followed.stream, self._app.show_message
         first, newest = stream.first_step, stream.last_step
         word, _, rest = text.strip().partition(" ")
         if not word:
@@ -320,7 +320,7 @@ class TimeCursor:
             self.show(place.step)
 
     def _set_goal(self, word: str, said: str) -> None:
-        run, tell = self._app.followed, self._app.tell
+        run, tell = self._app.followed, self._app.show_message
         try:
             goal = goal_of(word, said, run.goal, run.stream.first_time_s, self._clock.wall())
         except ValueError as error:
@@ -346,7 +346,7 @@ class TimeCursor:
             shown.carry_out(effect)
         else:
             self.show(last)
-            self._app.tell(f"no chart here has these steps: step {units.step(last)} of {whole} is shown")
+            self._app.show_message(f"no chart here has these steps: step {units.step(last)} of {whole} is shown")
 
 
 def _is_notable(event: Event, run: Run) -> bool:

@@ -127,7 +127,7 @@ class PageScreen(Screen[None]):
         return isinstance(self.page, ListPage)
 
     @property
-    def can_find(self) -> bool:
+    def can_search(self) -> bool:
         return self.has_filter or bool(self.page.search_hint)
 
     @property
@@ -166,7 +166,7 @@ class PageScreen(Screen[None]):
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         self.board.settle()
-        moment, told = replace(self._host.moment, keys=self.keys), self._host.told
+        moment, told = replace(self._host.moment, keys=self.keys), self._host.message
         row = paint_status(self.page, moment, self.board.selection.target, self.board.below, told, width)
         # With nothing to say the line is left as it is: at first the early frame may have said something there.
         return [row][:height] if any(text.strip() for text, _ in row.line) else []
@@ -233,7 +233,7 @@ class PageScreen(Screen[None]):
 
     def draw_status(self) -> None:
         # On a low screen the line is there only while it answers a key.
-        self.set_class(bool(self._host.told), "-told")
+        self.set_class(bool(self._host.message), "-told")
         for status in self.query("#status").results(RowView):
             status.draw()
 
@@ -285,7 +285,7 @@ class PageScreen(Screen[None]):
         is_open = bool(self._sought) or any(each.display for each in self.query("#filter").results(Input))
         return bool(self.query("#prompt")) or is_open or self.page.has_something_to_close
 
-    def close_something(self) -> None:
+    def close_innermost(self) -> None:
         """Put the prompt away; else clear and hide the filter, and whatever else the page narrows down."""
         if self.query("#prompt"):
             self._answered()
@@ -298,7 +298,7 @@ class PageScreen(Screen[None]):
             self.filter.display = False
             self.set_focus(self.board)
             self.refresh_bindings()
-        self.carry_out(self.page.close_something())
+        self.carry_out(self.page.close_innermost())
 
     # -- from Textual --------------------------------------------------------------------------------------------
 
@@ -426,7 +426,7 @@ class PageScreen(Screen[None]):
     def _move(self, by: int) -> None:
         if isinstance(self.page, ListPage):
             effect = self.page.move(by)
-            if not self._host.leave_to_next():
+            if not self._host.can_skip_drawing():
                 self.carry_out(effect)
 
     async def find(self, text: str = "") -> None:

@@ -46,7 +46,7 @@ class RuleKeys:
         if found is None:
             return
         if isinstance(found, str):
-            app.tell(found)
+            app.show_message(found)
             return
         new, now = found.ingest, app.session.builder.options
         options = now._replace(
@@ -56,7 +56,7 @@ class RuleKeys:
         try:
             is_other = app.use(found.ui)
         except (ConfigError, ThemeError) as error:
-            app.tell(f"{error}: what held before still does")
+            app.show_message(f"{error}: what held before still does")
             return
         app.session.use(options)
         app.draw()
@@ -64,7 +64,7 @@ class RuleKeys:
         is_news, self._waiting = found.waiting != self._waiting, found.waiting
         # Which rows are pinned is kept by this program itself, and shown by being there.
         if is_other or is_news or repr(options._replace(rows=now.rows)) != repr(now):
-            app.tell(f"the settings have changed, and were read again{waits}")
+            app.show_message(f"the settings have changed, and were read again{waits}")
 
     def acknowledge(self, rule: str) -> None:
         """Quiet the alert of a rule until it gets worse, or take that back; where it cannot be kept say why."""
@@ -72,10 +72,10 @@ class RuleKeys:
         try:
             is_quiet = app.session.acknowledge(app.followed, rule)
         except OSError as error:
-            app.tell(f"cannot be kept: {error.strerror or error}")
+            app.show_message(f"cannot be kept: {error.strerror or error}")
             return
         if is_quiet is None:
-            app.tell(f"no alert of {rule_title(rule)} now")
+            app.show_message(f"no alert of {rule_title(rule)} now")
         else:
             self._said(
                 f"{rule_title(rule)} is {'acknowledged: quiet until it gets worse' if is_quiet else 'no longer quiet'}"
@@ -101,7 +101,7 @@ class RuleKeys:
         app, (rule, scope, name, value) = self._app, effect
         is_threshold = name != MUTE
         if is_threshold and not app.session.may_mean(app.followed):
-            app.tell("what comes on standard input cannot be judged anew: set it in the config file")
+            app.show_message("what comes on standard input cannot be judged anew: set it in the config file")
             return
         is_let_go = effect == SetRule(rule, RuleScope.RUN, MUTE, False)
         if not (self._unmute(rule) if is_let_go else self._keep(effect)):
@@ -117,8 +117,8 @@ class RuleKeys:
 
     def _keep(self, effect: SetRule) -> bool:
         app, (rule, scope, name, value) = self._app, effect
-        return app.keeps(lambda: app.session.set_rule(app.followed, scope, rule, name, value))
+        return app.tries_to_keep(lambda: app.session.set_rule(app.followed, scope, rule, name, value))
 
     def _said(self, text: str) -> None:
         self._app.draw()
-        self._app.tell(text)
+        self._app.show_message(text)

@@ -69,13 +69,13 @@ class Takeaway:
         if text:
             self.copy(text, "the page" if page else "the row")
         else:
-            self._app.tell("nothing is selected that can be copied")
+            self._app.show_message("nothing is selected that can be copied")
 
     def copy(self, text: str, what: str) -> None:
         """Hand a text to the terminal for the clipboard (OSC 52), over SSH too, and say so."""
         app = self._app
         if os.environ.get("TERM", "") in PLAIN_TERMINALS or app.driver is None:
-            app.tell(f"this terminal has no clipboard; the text is: {text.splitlines()[0]}")
+            app.show_message(f"this terminal has no clipboard; the text is: {text.splitlines()[0]}")
             return
         data = text.encode("utf-8", "replace")
         kept = data[:MOST_COPIED].decode("utf-8", "ignore")
@@ -85,7 +85,7 @@ class Takeaway:
         cut = f" ({units.count(len(kept))} characters of it)" if len(data) > MOST_COPIED else ""
         first = kept.splitlines()[0] if kept else ""
         what = clip_middle(f"{what}{cut}", max(24, app.size.width - 14 - cell_width(first)))
-        app.tell(f"copied {what}: {first}{' …' if len(kept) > len(first) else ''}")
+        app.show_message(f"copied {what}: {first}{' …' if len(kept) > len(first) else ''}")
 
     def report(self, suffix: str = ".html") -> None:
         """Write what is shown into the current directory, beside what is there: its step, its window, marked runs.
@@ -112,9 +112,9 @@ class Takeaway:
             said = _written(path, data)
             # The loop may have been closed by the time that a slow disk has answered.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(app.tell, said)
+                loop.call_soon_threadsafe(app.show_message, said)
 
-        app.tell(f"writing {path} …")
+        app.show_message(f"writing {path} …")
         Worker("report").start(write)
 
 

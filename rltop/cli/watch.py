@@ -461,7 +461,7 @@ class RunWatch:
     def _tell_stuck(self, announcer: Announcer) -> None:
         """Report when a job gets stuck and when it continues; run its command once each time."""
         run, was_stuck = announcer.run, announcer in self._stuck
-        self._session.look_where(run)
+        self._session.follow_job(run)
         if run.whereabouts is None or not run.whereabouts.probes.version:
             return
         where, now_s = run.whereabouts.status(), run.whereabouts.clock.wall()

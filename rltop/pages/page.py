@@ -295,7 +295,7 @@ class Page(ABC):
         """Whether Escape closes a part of the page rather than the page."""
         return False
 
-    def close_something(self) -> Effect | None:
+    def close_innermost(self) -> Effect | None:
         return None
 
     def entered(self, moment: Moment) -> None:

@@ -362,7 +362,7 @@ class EventsPage(ListPage[int]):
     def has_something_to_close(self) -> bool:
         return not self._wanted.is_open
 
-    def close_something(self) -> Effect | None:
+    def close_innermost(self) -> Effect | None:
         return self._show(EventFilter())
 
     def _show(self, wanted: EventFilter) -> Effect:

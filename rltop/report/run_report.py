@@ -260,10 +260,10 @@ def grid_of(table: Table[T], cells: int = _TABLE_CELLS) -> Grid:
     heads = tuple(str(columns[number].head).strip() for number in kept)
     rows = [tuple(found[number][row] for number in kept) for row in range(len(items))]
     if table.sign is None or not kept:
-        return Grid(heads, tuple(columns[number].stands_right for number in kept), tuple(rows))
+        return Grid(heads, tuple(columns[number].is_right_aligned for number in kept), tuple(rows))
     signs = [table.sign(item) for item in items]
     rows = [((Piece(*sign),), *row) for sign, row in zip(signs, rows, strict=True)]
-    return Grid(("", *heads), (False, *(columns[number].stands_right for number in kept)), tuple(rows))
+    return Grid(("", *heads), (False, *(columns[number].is_right_aligned for number in kept)), tuple(rows))
 
 
 def _cell(column: Column[T], item: T, cells: int) -> Line:

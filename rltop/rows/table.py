@@ -69,7 +69,7 @@ class Column(NamedTuple, Generic[T]):
     likes: int = 0
 
     @property
-    def stands_right(self) -> bool:
+    def is_right_aligned(self) -> bool:
         return self.kind is Fit.NUMBER if self.is_right is None else self.is_right
 
 
@@ -350,7 +350,7 @@ class TablePainter(Generic[T]):
             is_cut = column.kind is Fit.NAME and wanted[one] > cells
             texts, widths, _ = measured[one]
             names = self._names(column, texts, cells) if is_cut else {}
-            self._shown.append(_Placed(column, heads[one], start, cells, texts, widths, column.stands_right, names))
+            self._shown.append(_Placed(column, heads[one], start, cells, texts, widths, column.is_right_aligned, names))
             start += cells
 
     def _names(self, column: Column[T], texts: Sequence[Cell], cells: int) -> Mapping[int, Sequence[str]]:
@@ -380,7 +380,7 @@ class TablePainter(Generic[T]):
             text = clip(head, cells)
             is_hot = table.is_sortable and column.sort is not None and column.head
             target = Target(TargetKind.HEAD, _order_behind(column, table.sorting).name) if is_hot else None
-            builder.to(start + (cells - cell_width(text) if column.stands_right else 0)).add(text, "dim", target)
+            builder.to(start + (cells - cell_width(text) if column.is_right_aligned else 0)).add(text, "dim", target)
         return builder.row()
 
     def row(self, number: int) -> Row:

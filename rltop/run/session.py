@@ -500,7 +500,7 @@ class Session:
             run.console = ConsoleLog(run.path.raw, given, self.notifier.notify, likely=likely)
             run.console.start()
 
-    def look_where(self, run: Run) -> None:
+    def follow_job(self, run: Run) -> None:
         """Start following where the job of a run is; results appear in `run.whereabouts`."""
         if run.whereabouts is None and run.has_job and not run.main.is_awaited:
             from rltop.run.whereabouts import Whereabouts  # noqa: PLC0415 - not before the first frame

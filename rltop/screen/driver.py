@@ -448,7 +448,7 @@ class GuardedDriver(LinuxDriver):
 
     def disable_input(self) -> None:
         """Wait for the terminal's last answer, as none is read later."""
-        self.guard.hurry()
+        self.guard.stop_waiting()
         self.ping.settle()
         os.write(self._tells_to_end, b"\0")
         thread = self._key_thread

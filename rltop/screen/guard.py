@@ -33,7 +33,7 @@ from rltop.screen.modes import (
     foreground,
     give_back,
     give_back_for,
-    opened_anew,
+    reopened_terminal,
     take_keys_quietly,
 )
 from rltop.screen.warden import Warden
@@ -92,7 +92,7 @@ class TerminalGuard:
         return _size_of(self.output_fd)
 
     def __enter__(self) -> Self:
-        self._writing_fd = opened_anew(self.output_fd)
+        self._writing_fd = reopened_terminal(self.output_fd)
         with contextlib.suppress(OSError):
             # Without the warden a crash leaves the terminal in disorder, which is no reason not to start.
             fds, job = (self.input_fd, self._writing_fd), self.signals.job
@@ -158,7 +158,7 @@ class TerminalGuard:
                 if self._warden is not None:
                     self._warden.tell(b"")
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Before leaving the screen: stop waiting for a terminal that reads slowly or not at all."""
         if self.signal is None:  # else a deadline and a single thread end it anyway
             self._writes_until_s = self._clock.monotonic() + WRITE_TIMEOUT_S

@@ -63,7 +63,7 @@ def take_keys_quietly(input_fd: int) -> Settings | None:
     return before
 
 
-def opened_anew(output_fd: int) -> int:
+def reopened_terminal(output_fd: int) -> int:
     """A non-blocking descriptor of the same terminal; the same descriptor if it cannot be opened.
 
     A blocked write would keep all other threads from restoring the terminal. Setting the original descriptor to

@@ -335,7 +335,7 @@ class RowView(Widget, can_focus=True):
         """Select the row above (-1) or below (1); if it is far away or there is none, scroll instead."""
         row = self.selection.next_row(by)
         is_near = row is not None and self.top - 1 <= row <= self.top + self.size.height
-        tells = not (isinstance(self.app, PatchedApp) and self.app.leave_to_next())
+        tells = not (isinstance(self.app, PatchedApp) and self.app.can_skip_drawing())
         if (
             self._hidden_by() * by > 0
             or not is_near

@@ -156,7 +156,7 @@ class PatchedApp(App[int]):
                     await self._is_shown.wait()
             self._is_shown.set()
 
-    def leave_to_next(self) -> bool:
+    def can_skip_drawing(self) -> bool:
         """Whether the current key is immediately repeated, so that drawing can be left to the next one.
 
         Holding a key down sends it faster than pages can be painted. For actions that the next key continues: if True,

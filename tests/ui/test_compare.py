@@ -304,7 +304,7 @@ async def test_the_settings_of_a_run_have_a_page(runs: list[Path], monkeypatch: 
         assert "1 of 2" in page_text(app)
         assert "optim" not in page_text(app)
         await press(pilot, "enter")
-        assert "copies the value" in app.told
+        assert "copies the value" in app.message
 
 
 async def test_a_run_without_settings_says_where_they_are_looked_for(runs: list[Path]) -> None:

@@ -187,7 +187,7 @@ async def test_settings_are_read_again_when_their_file_changes(run: Path, tmp_pa
             await press(pilot, "Z" if "metrics" in text else "m")
             assert isinstance(app.page, MetricsPage), text
             await press(pilot, "escape")
-            app.told = ""
+            app.message = ""
 
 
 def rules_of_alerts(app: RltopApp) -> list[str]:

@@ -124,7 +124,7 @@ async def test_a_key_that_has_nothing_to_show_of_the_selected_run_says_so_and_st
         screen_of(app).board.select(Target(TargetKind.RUN, session.runs[1].path.raw))
         await press(pilot, key)
         assert isinstance(screen_of(app).page, RunsPage)
-        assert (app.followed, said in app.told) == (followed, True)
+        assert (app.followed, said in app.message) == (followed, True)
 
 
 async def test_the_list_of_runs_is_filtered_as_one_types(tmp_path: Path) -> None:

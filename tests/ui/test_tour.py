@@ -122,7 +122,7 @@ async def home(app: RltopApp, pilot: Pilot[int]) -> None:
         await pilot.pause(0.01)
     await app.switch_mode(app.DEFAULT_MODE)
     await pilot.pause()
-    app.tell("")
+    app.show_message("")
 
 
 async def reach(app: RltopApp, pilot: Pilot[int], name: str) -> None:
@@ -135,7 +135,7 @@ async def reach(app: RltopApp, pilot: Pilot[int], name: str) -> None:
             app.draw()
             if "NCCL" in page_text(app):
                 break
-    app.tell("")
+    app.show_message("")
 
 
 async def go_back(app: RltopApp, pilot: Pilot[int], name: str, at: PageScreen) -> PageScreen:
@@ -149,7 +149,7 @@ async def go_back(app: RltopApp, pilot: Pilot[int], name: str, at: PageScreen) -
         elif screen is not at or screen.is_typing:
             await app.run_action("back")
         else:
-            app.tell("")
+            app.show_message("")
             return at
         await pilot.pause()
     await reach(app, pilot, name)
@@ -165,7 +165,7 @@ async def answers(app: RltopApp, pilot: Pilot[int], spelled: str, *, must: bool)
     before = state_of(app) if must else None
     await press(pilot, spelled)
     for _ in range(20 if must else 0):
-        if app.told or state_of(app) != before:
+        if app.message or state_of(app) != before:
             return True
         await pilot.pause(0.01)  # a field to type in is mounted first
     return not must
@@ -225,7 +225,7 @@ async def test_every_page_at_every_size_with_a_few_keys(runs: list[Path]) -> Non
                         wrong += [f"{name} {size} {key}: {line}" for line in cut_numbers(app)]
                         wide = [line for line in page_text(app).splitlines() if len(line) > size[0]]
                         wrong += [f"{name} {size} {key}: too wide: {line}" for line in wide]
-                        if key == "y" and not app.told:
+                        if key == "y" and not app.message:
                             wrong.append(f"{name} {size}: y says nothing")
     assert not wrong, "\n".join(wrong)
 

@@ -60,7 +60,7 @@ def opened(path: Path, clock: FakeClock, *, has_job: bool = True) -> tuple[Sessi
         pass
     session.read_endings()
     if has_job:
-        session.look_where(run)
+        session.follow_job(run)
         until_told(session, run, 0)
     return session, run
 
@@ -146,7 +146,7 @@ def test_rows_that_stop_are_judged_alike_by_where_by_what_is_printed_and_on_the_
             pass
         session.read_endings()
         listed = session.runs[0].state
-        session.look_where(session.runs[0])
+        session.follow_job(session.runs[0])
         until_told(session, session.runs[0], 0)
         said = status_of(read, now_s, SourceResults()).state
         for each in (once, listed, session.runs[0].state):
@@ -230,7 +230,7 @@ def test_the_job_that_the_log_beside_a_run_names_has_one_limit(
     session = Session([found], direct(clock), clock, options)
     while session.step(1_000.0):
         pass
-    session.look_where(session.runs[0])
+    session.follow_job(session.runs[0])
     followed_job, ends = session.runs[0].whereabouts, time.monotonic() + PATIENCE_S
     assert followed_job is not None
     while followed_job.status().ends_s is None:
