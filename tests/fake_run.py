@@ -31,7 +31,7 @@ from rltop.store.stream import Stream
 
 
 @lru_cache(maxsize=8)
-def _memo_of(stream: Stream) -> Memo:
+def memo_of(stream: Stream) -> Memo:
     return Memo(stream)
 
 
@@ -111,7 +111,7 @@ class FakeRun:
     @property
     def memo(self) -> Memo:
         """What has been worked out of its rows."""
-        return _memo_of(self.stream)
+        return memo_of(self.stream)
 
     @property
     def version(self) -> int:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_rows
+from fake_run import FakeRun, a_verdict, firing_run, memo_of, run_of, verl_lines, verl_rows
 from tables import each_row
 
 from rltop.model import Beside, Counts, Event, EventState, Label, Level, RunState, VerdictState
@@ -56,9 +57,12 @@ def firing() -> FakeRun:
 
 
 @pytest.fixture
-def few_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A fixed set of rules, so that the number of quiet ones does not move with the rules."""
     monkeypatch.setattr(registry, "SPECS", tuple(spec for spec in registry.ALL_SPECS if spec.id in RULES))
+    memo_of.cache_clear()  # the rules of a run are remembered
+    yield
+    memo_of.cache_clear()
 
 
 @pytest.mark.usefixtures("few_rules")
