@@ -16,7 +16,6 @@ from rltop.rules.evaluations import noise_of
 from rltop.rules.levels import NO_SIGNAL
 from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.stats.rolling import Frozen, Window, log_spread_of, median_of
-from rltop.units import number, percent
 
 _SPREAD_OVER = 51
 """The record and the fifty before it."""
@@ -126,13 +125,6 @@ class EntropyLost(Detector):
         # Without a reward the KL to the teacher is the measure; without that, nothing can be said.
         distance, base = context.values.get("kl_teacher"), self.teacher.value
         return distance is not None and base is not None and distance >= self.thresholds["closer"] * base
-
-    def headline(self, finding: Finding) -> str:
-        before, now = number(finding.baseline or 0), number(finding.value)
-        if not finding.words:
-            return f"entropy {before} → {now} {self.nats} with no gain in return"
-        gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
-        return f"{percent(gone)} of entropy lost early: {before} → {now} {self.nats}"
 
 
 _SEQUENCE_SUM = 15.0

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import BEFORE, CRIT, INFO, MIN_SAMPLES, QUIET, RELEASE, WARN, WINDOW, Detector, Finding
 from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window
-from rltop.units import number, percent
 
 _YOUNG = 30
 _HURT = 0.25
@@ -139,9 +138,3 @@ class LengthCollapse(Detector):
         )
         level = CRIT if is_nothing else INFO if is_better else WARN
         return Finding(level, value, base, nothing if is_nothing else line, gained)
-
-    def headline(self, finding: Finding) -> str:
-        gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
-        gained = " while the reward rose {} → {}".format(*map(number, finding.extra)) if finding.extra else ""
-        moved = f"{number(finding.baseline or 0)} → {number(finding.value)} tokens"
-        return f"completion length {moved}: {percent(gone)} shorter than its baseline{gained}"

@@ -197,7 +197,8 @@ class Detector(State):
 
     Attributes:
         metric: the first metric of its row.
-        text: the headline, as its row says it, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it;
+        text: the headline, as its row says it, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it,
+            {gone}, the part of the baseline that is lost;
             {was} is " (baseline 0.5)", {best} " (best 0.5)" and {usual} "baseline 0.5, ", nothing where there is none.
         texts: headlines of findings that have one of their own: by their first word, by their level, for those with
             `extra` numbers (`more`), and for those without a baseline (`alone`).
@@ -259,6 +260,7 @@ class Detector(State):
             value=_Shown(finding.value),
             baseline=_Shown(finding.baseline or 0.0),
             threshold=_Shown(finding.threshold or 0.0),
+            gone=_Shown(1.0 - finding.value / finding.baseline if finding.baseline else 0.0),
             was=_IfKnown(finding.baseline, " (baseline {})"),
             best=_IfKnown(finding.baseline, " (best {})"),
             usual=_IfKnown(finding.baseline, "baseline {}, "),

@@ -246,12 +246,6 @@ class Home(Cloned):
         return least < value < high
 
 
-def loads_before(recent: Sequence[Observation], since: int) -> Loads:
-    """What a step had to do before an alert: the median of each load that is logged, by canonical name."""
-    befores = ((name, JudgedValue(name).split(recent, since)[0]) for name in LOADS)
-    return tuple([(name, median_of(before)) for name, before in befores if len(before) >= LEAST_VALUES])
-
-
 def _log_distance(value: float, level: float) -> float:
     """Of two positive numbers; infinite where their ratio is no float."""
     return abs(math.log(ratio)) if (ratio := value / level) else math.inf
@@ -648,7 +642,9 @@ def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleCon
     usual = healthy(detector, judged, finding, recent, since)
     before = freeze(detector, judged, finding, recent, since)
     if judged is not None and before is not None:
-        loads = loads_before(recent, since) if spec.family == "performance" else ()
+        named = LOADS if spec.family == "performance" else ()
+        befores = ((name, JudgedValue(name).split(recent, since)[0]) for name in named)
+        loads = tuple([(name, median_of(before)) for name, before in befores if len(before) >= LEAST_VALUES])
         return Departure(spec, judged, before, finding, loads, usual)
     known = Standing(judged, usual)
     if finding.threshold is not None and is_absolute(detector, finding):
