@@ -173,6 +173,8 @@ class EntropySurge(Detector):
 
 
 HARDLY_BETTER = 0.005
+_STRAY = 0.05
+"""Part of the records that may earn less than nothing, where nothing is all that the others earn."""
 
 
 class Exhausted(Detector):
@@ -202,15 +204,13 @@ class Exhausted(Detector):
         return Finding(WARN if is_stuck else INFO, value, None, self.thresholds["info"], (float(self.flat_for),))
 
     def _is_without_reward(self, context: RuleContext) -> bool:
-        """The reward is near 0, never far below it, and no higher than at the start; one that never moves is R13's."""
+        """The reward is near 0, hardly ever below, and no higher than at the start; one that never moves is R13's."""
         reward, values = context.reward, context.values
-        if (
-            reward.is_constant
-            or not reward.is_reward
-            or not applicability.has_reward(context.algorithm, context.traits)
-        ):
+        is_rewarded = reward.is_reward and applicability.has_reward(context.algorithm, context.traits)
+        if reward.is_constant or not is_rewarded:
             return False
         self.highest = max(self.highest, values.get("reward_max", 0.0))
         line = max(self.thresholds["zero"], self.thresholds["reward"] * self.highest)
-        lowest = min(reward.bottom, values.get("reward_min", 0.0))
-        return reward.count > 0 and -line <= lowest and reward.usual <= min(line, reward.start + line)
+        lows = [min(one.values.get("reward_min", 0.0), reward.read(one.values) or 0.0) for one in context.recent]
+        is_below = reward.worst < -line or sum([low < -line for low in lows]) > _STRAY * len(lows)
+        return reward.count > 0 and not is_below and reward.usual <= min(line, reward.start + line)

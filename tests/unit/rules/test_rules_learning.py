@@ -480,6 +480,14 @@ def test_e3_warns_of_a_run_that_is_collapsed_when_its_log_begins() -> None:
     assert alarms(play(60, Algorithm.DISTILL, reward_mean=noisy(0.01, 0.3), **collapsed), "E3") == []
 
 
+@each_row("metric", ["reward_mean", "reward_min"])
+def test_e3_stands_after_one_reward_below_0(metric: str) -> None:
+    rewards = {"reward_mean": noisy(0.01, 0.3), "reward_min": 0.0}
+    rewards[metric] = lambda r: -0.3 if r == 80 else 0.01 * (metric == "reward_mean")
+    engine = play(120, entropy=noisy(0.004), grad_norm=noisy(0.1), **rewards)
+    assert [one.level for one in engine.verdicts if one.rule == "E3"] == [Level.WARN]
+
+
 def test_e4_a_surge_and_with_longer_answers_critical() -> None:
     assert first(play(60, entropy=step_up(0.3, 0.9, 40)), "E4").level is Level.WARN
     both = play(60, entropy=step_up(0.3, 0.9, 40), response_len_mean=step_up(300, 500, 40))
