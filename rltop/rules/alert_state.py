@@ -381,13 +381,13 @@ class AlertState(Cloned):
             self._stand_at(established)
             self._patience = REMEMBERED_RECORDS
             return self._event(context, EventState.RESUMED, established, said(self, finding))
-        if self.level == INFO:
-            since = self.detector.since or self._lasting.began(established)
+        if self.level == INFO and established > self._first.level:
+            since, judged = self.detector.since or self._lasting.began(established), self.standing.judged
+            first = [self._first.value] if judged is None else judged.split(context.recent, self.since_record)[1]
             # What was as far out from its first record on, and lasts, began with that.
-            is_near = 0 <= since[0] - self.since_record <= TOGETHER_RECORDS
-            line = finding.threshold
-            is_past = line is not None and (self._first.value - line) * (finding.value - line) > 0.0
-            if not (established <= self._first.level or (is_near and is_past)):
+            is_near, line = 0 <= since[0] - self.since_record <= TOGETHER_RECORDS, finding.threshold
+            is_past = bool(first) and line is not None and (first[0] - line) * (finding.value - line) > 0.0
+            if not (is_near and is_past):
                 self.since_record, self.since_step = since
         return self._raise(context, EventState.ESCALATED, _beside(self, finding), established)
 
@@ -504,11 +504,12 @@ def _beside(state: AlertState, worse: Finding) -> Finding:
     base, rolled, line = state.finding.baseline, worse.baseline, worse.threshold
     if base is None or rolled is None or line is None or worse.extra or is_absolute(state.detector, worse):
         return worse
-    if min(base, rolled, line) <= 0.0:
+    if min(base, rolled, line) <= 0.0 or worse.words != state.finding.words:
         return worse
     line *= base / rolled
-    is_beyond = (worse.value - line) * (line - base) > 0.0
-    return worse._replace(baseline=base, threshold=line) if is_beyond and base != rolled else worse
+    if (worse.value - line) * (line - base) <= 0.0 or base == rolled:
+        return worse
+    return worse._replace(baseline=base, threshold=line, steps=state.finding.steps)
 
 
 def said(state: AlertState, finding: Finding) -> str:

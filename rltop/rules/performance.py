@@ -63,8 +63,11 @@ class _Kind(State):
 
 
 _UPDATES = ("loss", "policy_loss", "grad_norm")
-_IDLE, _TOLD, _EARLY, _STEADY = 3, 5, 20, 1.25
+_IDLE, _TOLD, _EARLY, _STEADY = 3, 6, 20, 1.25
 """A jump among the first records to a level that then stays within a quarter is another kind of step, not a failure."""
+_MIXED, _FEW = 2, 3
+"""Training takes longer from the first record with some of it, which may hold little, or the next; from so many that
+hold it throughout a median is known, for the slowdown right after that."""
 
 
 class StepSlower(Detector):
@@ -96,13 +99,14 @@ class StepSlower(Detector):
         if not self.has_begun:
             self.untrained.push(seconds)
         elif begins:
-            self.left_to_tell, self.kinds = _TOLD, [_Kind(), _Kind()]
+            self.left_to_tell = _TOLD
+        is_told = self.left_to_tell > 0 and seconds > self.warn * self.untrained.median > 0.0
+        if is_told and not self.begun and self.left_to_tell > _TOLD - _MIXED:
+            self.begun, self.kinds = context.observation.record, [_Kind(), _Kind()]
+            for one in self.kinds:
+                one.start, one.per_token, one.per_length = (Frozen(_MIXED - 1, minimum=_FEW) for _ in range(3))
+        self.left_to_tell = max(0, self.left_to_tell - 1)
         kind = self.kinds["response_len_mean" in values or "reward_mean" in values]
-        if self.left_to_tell:
-            self.left_to_tell -= 1
-            if seconds > self.warn * self.untrained.median > 0.0:
-                kind.start.push(seconds)
-                return Finding(INFO, seconds, self.untrained.median, words=("training",))
         kind.recent.append(context.observation.stages)
         start = kind.start
         base = start.value
@@ -112,6 +116,10 @@ class StepSlower(Detector):
                 return QUIET
             return self._creeping(kind, seconds, base, self.work.of(values))
         found = self._against_start(kind, seconds, self.work.of(values), context.observation)
+        if is_told and self.begun and found is QUIET:
+            steps = [one.step for one in context.recent if one.record < self.begun and "time_step" in one.values]
+            before = steps[-_RECENT:][0], steps[-1]
+            return Finding(INFO, seconds, self.untrained.median, words=("training",), steps=before)
         return self._early(found, context.record) if found.level >= WARN else found
 
     def _begins(self, values: Mapping[str, float]) -> bool:

@@ -209,6 +209,7 @@ class Detector(State):
         is_about_word: the first word of a finding, if it has any, is the metric that it is about.
         names_onset: its sentence names the step of the onset, that of the incident that it belongs to.
         since: (record, step) at which what it has found began, where the detector dates it better than its findings do.
+        begun: the record from which on the run is what it compares with: of what was before it knows nothing.
         is_known: the run has come back by itself from as much before: that its metric leaves again is not told.
         is_excused: what was found has turned out to be no fault (a new phase): an alert on it ends.
     """
@@ -216,6 +217,7 @@ class Detector(State):
     metric = text = ""
     texts: Mapping[str, str] = MappingProxyType({})
     is_excused = is_known = names_onset = is_about_word = False
+    begun = 0
     since: tuple[int, int] | None = None
     nats = "nats/token"
 

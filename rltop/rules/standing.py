@@ -195,7 +195,7 @@ def behind(detector: Detector, standing: Standing, base: float | None, context: 
     if judged is None or base is None:
         return base, base, None
     first, newest = (
-        [(one.step, value) for one in rows if (value := judged.read(one)) is not None]
+        [(one.step, value) for one in rows if one.record >= detector.begun and (value := judged.read(one)) is not None]
         for rows in (context.first, context.recent)
     )
     before = newest[: len(newest) - len(judged.newest(context.recent, since, len(newest)))]
@@ -637,7 +637,7 @@ class Departure(Standing):
 
 def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleContext, since: int) -> Standing:
     """Keep what was before the record `since`, at which an alert begins."""
-    recent = context.recent
+    recent = [one for one in context.recent if one.record >= detector.begun]
     judged = judged_in(spec, detector, finding, recent)
     usual = healthy(detector, judged, finding, recent, since)
     before = freeze(detector, judged, finding, recent, since)

@@ -299,6 +299,33 @@ def test_p1_a_policy_that_is_updated_after_its_critic_has_warmed_up_is_no_slower
     assert "since training began" in next(event.message for event in engine.events if event.rule == "P1")
 
 
+def _after_the_critic(began: int, slower: int, before: float = 10.0, after: float = 30.0):
+    """A policy that is trained from record `began` on, in steps that take three times as long from `slower` on."""
+    return play(
+        130, Algorithm.PPO, value_loss=noisy(0.5), policy_loss=lambda r: None if r < began else noisy(0.02)(r),
+        time_step=lambda r: noisy((before if r < began else after) * (1.0 if r < slower else 3.0), 0.02)(r),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("slower", [24, 25, 27, 41, 81])
+def test_p1_after_a_critic_has_warmed_up_quotes_what_training_took(slower) -> None:
+    engine = _after_the_critic(21, slower)
+    event = first(engine, "P1")
+    assert event.since_step == slower
+    assert event.record <= slower + 5
+    assert event.message.startswith(("step time 29", "step time 30"))
+    (verdict,) = [one for one in engine.verdicts if one.rule == "P1"]
+    assert 29.0 < verdict.baseline < 31.0
+    assert all(one.steps is None or one.steps[0] > 20 for one in verdict.evidence)
+
+
+@pytest.mark.parametrize("slower", [23, 24, 25, 27])
+def test_p1_a_slowdown_right_after_training_has_begun_in_steps_as_long_as_before_is_told(slower) -> None:
+    event = first(_after_the_critic(21, slower, 10.0, 10.0), "P1")
+    assert event.since_step == slower
+    assert event.message.startswith(("step time 10.", "step time 9.9"))
+
+
 def test_p16_every_fifth_step_at_two_and_a_half_times_is_a_note() -> None:
     usual = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r % 5 == 0 else 1.0)  # noqa: E731
     assert alarms(play(200, time_step=usual)) == []
