@@ -403,12 +403,13 @@ class AlertState(Cloned):
             return self._leave(context, finding, established)
         if (record - self.since_record) % SETTLED_EVERY:
             return None
-        standing.follow()
-        excuse = excuse_of(self.spec, standing, context) if self.level > INFO else ""
-        if not excuse:
+        has_moved = standing.follow()
+        if excuse := excuse_of(self.spec, standing, context) if self.level > INFO else "":
+            self._stand_at(INFO)
+        elif not has_moved:
             return None
-        self._stand_at(INFO)
-        return self._event(context, EventState.EASED, INFO, standing.settled_words + excuse)
+        how = EventState.EASED if excuse else EventState.SETTLED
+        return self._event(context, how, self.level, standing.settled_words + excuse)
 
     def _leave(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
         """A new alert of what has left the level at which it had settled; one onset, where it is one way down.
@@ -459,12 +460,6 @@ class AlertState(Cloned):
     def is_held_back(self) -> bool:
         """It stands at INFO although what raised it was an alarm, and lasted: the rule has raised enough of them."""
         return self.is_firing and self.level == INFO and self._first.level >= WARN
-
-    @property
-    def is_settled(self) -> bool:
-        """The metric stays at another level; not what is on its way back from there."""
-        one = self.standing
-        return isinstance(one, Departure) and one.settled is not None and not one.has_turned(self.finding.value)
 
     def is_shown(self, record: int) -> bool:
         """Whether the verdict is still visible after `record`."""
@@ -526,7 +521,7 @@ def said(state: AlertState, finding: Finding) -> str:
 def sentence(state: AlertState, context: RuleContext) -> str:
     """What an alert says at a record, with the value there where its finding is of an earlier one."""
     standing = state.standing
-    if isinstance(standing, Departure) and state.is_settled:
+    if isinstance(standing, Departure) and standing.is_settled:
         text, now = standing.settled_words, standing.now(context.observation)
         if now is not None and standing.is_elsewhere(now):
             text += f"; {_NOW}{standing.worded(now, now)}"
@@ -549,7 +544,7 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
     """An alert in words; only meaningful while `is_shown`."""
     spec, finding = state.spec, quoted(state.detector, state.finding, state.standing.usual, state.behind)
     names = spec.evidence if spec.measures else spec.evidence.on(metric)
-    stands = VerdictState.SETTLED if state.is_settled else VerdictState.FIRING
+    stands = VerdictState.SETTLED if state.standing.is_settled else VerdictState.FIRING
     return Verdict(
         rule=spec.rule,
         title=spec.title,
@@ -567,7 +562,7 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
         baseline=None if spec.measures else finding.baseline,
         recovered_step=state.recovered_step,
         worst=state.worst,
-        settled=state.standing.settled if state.is_settled else None,
+        settled=state.standing.settled if state.standing.is_settled else None,
         part=spec.part,
         lately=state.standing.lately(context.recent),
     )
@@ -613,7 +608,9 @@ class Told(State):
         elif own < now:
             heirs = [one for one in others if one.level == now]
             return _inherited(event, state, shown(heirs)[0], context) if now < before else None
-        elif now == beside == before and not all(one.is_settled for one in (state, *others) if one.level == now):
+        elif now == beside == before and not all(
+            one.standing.is_settled for one in (state, *others) if one.level == now
+        ):
             return None
         return event, state
 
@@ -642,4 +639,4 @@ def shown(states: Iterable[AlertState]) -> list[AlertState]:
 
 def _place(state: AlertState) -> tuple[bool, int, int, bool, int]:
     ended = 0 if state.is_firing else -state.recovered_record
-    return not state.is_firing, ended, -state.level, state.is_settled, state.since_record
+    return not state.is_firing, ended, -state.level, state.standing.is_settled, state.since_record

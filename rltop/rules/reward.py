@@ -133,7 +133,7 @@ class RewardCrash(Detector):
         self.noise, self.wander = Ema(30), Ema(30 / _STRIDE)
         self.best, self.worst, self.floor = -math.inf, math.inf, -math.inf
         self.initial = self.noise_at_best = self.wander_at_best = 0.0
-        self.best_step = self.down = self.wrong = self.longest = 0
+        self.down = self.wrong = self.longest = 0
         self.best_steps: tuple[int, int] | None = None
         self.levels: deque[float] = deque(maxlen=2 * LEVEL // _STRIDE + 1)
         self.single_line = self.level_line = self.reach = self.least = 0.0
@@ -231,9 +231,9 @@ class RewardCrash(Detector):
             return QUIET
         self._note_range(context.values)
         if level > self.best:
-            self.best_step, self.is_young = context.observation.step, reward.count <= 2 * _SETTLED
+            self.is_young = reward.count <= 2 * _SETTLED
             rewarded = (one.step for one in reversed(context.recent) if reward.read(one.values) is not None)
-            self.best_steps = list(islice(rewarded, LEVEL))[-1], self.best_step
+            self.best_steps = list(islice(rewarded, LEVEL))[-1], context.observation.step
             self._note_best(level)
         elif level < self.worst:
             self.worst = level
@@ -334,9 +334,10 @@ class RewardCrash(Detector):
 
     def headline(self, finding: Finding) -> str:
         what = "success rate" if self.is_success else "reward"
-        before = f"best median of ten, by step {self.best_step:,}"
-        if finding.words:
+        if finding.words or finding.steps is None:
             before = f"median of the {finding.extra[1]:.0f} records before"
+        else:
+            before = f"best median of ten, by step {finding.steps[1]:,}"
         return f"{what} {number(finding.baseline or 0)} → {number(finding.value)} ({before})"
 
 

@@ -307,6 +307,10 @@ class Standing(Cloned):
         self.settled: Settled | None = None
         self.is_back = True
 
+    @property
+    def is_settled(self) -> bool:
+        return False
+
     def cross(self, value: float, line: float) -> None:
         """Take note of the absolute line that was crossed."""
         self.side, self._line = (value > line) - (value < line), line
@@ -405,7 +409,7 @@ class Departure(Standing):
 
     def _begin(self, since: tuple[float, ...]) -> None:
         self._values: deque[float] = deque(since, maxlen=FLAT_VALUES)
-        self._count, self._early, self._has_returned = len(since), since[:_EARLY], False
+        self._count, self._early, self._has_moved = len(since), since[:_EARLY], False
         for one in self._values:
             self._hold(one)
 
@@ -433,7 +437,7 @@ class Departure(Standing):
             self._early = (*self._early, value)
         self._hold(value)
         self.is_back = bool(self._inside & 1)
-        self._has_returned = self._has_returned or self._inside & _RETURNED == _RETURNED
+        self._has_moved = self._has_moved or self._inside & _RETURNED == _RETURNED
 
     def _hold(self, value: float) -> None:
         self._inside = (self._inside << 1 | (not self.is_beyond(value))) & _ALL_FLAGS
@@ -508,7 +512,7 @@ class Departure(Standing):
 
     def _has_stayed(self, level: float) -> bool:
         """Whether it has been about there from the onset on, and still is; not what went on, or goes on, from there."""
-        if self._has_returned:
+        if self._has_moved:
             return False
         most = _DRIFT * abs(level - self.before.value)
         early = median_of(self._early)
@@ -520,12 +524,12 @@ class Departure(Standing):
     def _is_flat(self) -> bool:
         if self._count < SETTLED_AFTER or len(self._values) < FLAT_VALUES or self.is_back:
             return False
-        return self._is_level(list(self._values))
+        return self.is_beyond(self.level) and self._is_level(list(self._values))
 
     def _is_level(self, held: list[float]) -> bool:
         level, half = median_of(held), len(held) // 2
         way = self._way(level)
-        if not self.is_beyond(level) or not 0.0 < way < math.inf:
+        if not 0.0 < way < math.inf:
             return level == held[0] == max(held) == min(held)
         drift, most = self._way(median_of(held[:half]), median_of(held[half:])), _DRIFT * way
         if drift > most:
@@ -543,21 +547,35 @@ class Departure(Standing):
 
     def settle(self, since_step: int) -> None:
         """Note the level at which it stays; only where it `stays`."""
-        sign, self._left, self._far = self.judged.sign, self.level, self.level
-        self.settled = Settled(sign * self.level, sign * self.told, since_step, _unit(self.judged))
+        sign, level = self.judged.sign, self.level
+        self._left, self._has_moved = level, not self._has_stayed(level)
+        self._far = max(level, median_of(self._early), key=self._distance) if self._has_moved else level
+        self.settled = Settled(sign * level, sign * self.told, since_step, _unit(self.judged))
         self._leaving.clear()
 
-    def follow(self) -> None:
-        """Note the level at which it stays by now, where it had settled and is flat again elsewhere."""
-        if self.settled is None or not self._is_flat:
-            return
-        level, before = self.level, self.before.value
-        self._has_returned = not self._has_stayed(level)  # once elsewhere, it has not stayed there
-        self.settled = self.settled._replace(value=self.judged.sign * level)
-        self._far = max(self._far, level, key=lambda one: abs(one - before))
+    def _distance(self, value: float) -> float:
+        return abs(value - self.before.value)
+
+    def follow(self) -> bool:
+        """Note the level at which it stays by now, where it had settled and is flat again; whether that is nearer.
+
+        It is by a quarter of the way, or more.
+        """
+        if (settled := self.settled) is None:
+            return False
+        level, told = self.level, self.judged.sign * settled.value
+        self._has_moved = not self._has_stayed(told)
+        if not self._is_level(list(self._values)):
+            return False
+        self.settled = settled._replace(value=self.judged.sign * level)
+        self._far = max(self._far, level, key=self._distance)
         # What creeps outward has still left the level at which it first settled; what wobbles has not moved.
-        if abs(level - before) < abs(self._left - before) and not self._is_noise(self._left, level):
+        if self._distance(level) < self._distance(self._left) and not self._is_noise(self._left, level):
             self._left = level
+        return self._is_nearer(level, told)
+
+    def _is_nearer(self, level: float, told: float) -> bool:
+        return self._distance(level) < (1.0 - _ELSEWHERE) * self._distance(told)
 
     def leaves(self) -> bool:
         """Take note of the newest value; whether it has left the level at which it had settled.
@@ -591,7 +609,7 @@ class Departure(Standing):
         level = self.before.value
         if abs(level - earlier.before.value) >= abs(level - earlier._left):
             return False
-        self._early, self._has_returned = earlier._early, earlier._has_returned
+        self._early, self._has_moved = earlier._early, earlier._has_moved
         return True
 
     def load_words(self, recent: Sequence[Observation]) -> str:
@@ -611,28 +629,24 @@ class Departure(Standing):
         """The levels of a settled alert; empty for any other."""
         if (settled := self.settled) is None:
             return ""
-        before, since = measure(settled.before, settled.unit), f"since step {settled.since_step:,}"
-        level, far = (measure(self.judged.sign * one, settled.unit) for one in (self.level, self._far))
-        was, way = before if self.when == "before" else f"{before} ({self.when})", abs(self._far - self.before.value)
-        if way - abs(self.level - self.before.value) > _PART_BACK * way:
+        since, sign = f"since step {settled.since_step:,}", self.judged.sign
+        before, level, far = (measure(one, settled.unit) for one in (settled.before, settled.value, sign * self._far))
+        if not self._has_moved:
+            return f"{self.name} has stayed at {level} {since} ({self.when}: {before})"
+        was = before if self.when == "before" else f"{before} ({self.when})"
+        if self._distance(sign * settled.value) < (1.0 - _PART_BACK) * self._distance(self._far):
             return f"{self.name} {was} → {far} {since}; lately {level}"
-        if not self._has_stayed(self.judged.sign * settled.value):
-            return f"{self.name} {was} → {level} {since}"
-        return f"{self.name} has stayed at {measure(settled.value, settled.unit)} {since} ({self.when}: {before})"
+        return f"{self.name} {was} → {level} {since}"
 
-    def has_turned(self, far: float) -> bool:
-        """Has what had settled come back by a quarter of the way, or more, from `far`, the value that is told?"""
-        if (settled := self.settled) is None or self._is_flat or self._has_stayed(self.judged.sign * settled.value):
-            return False
-        return abs(self.level - self.before.value) < (1.0 - _ELSEWHERE) * abs(far - self.before.value)
+    @property
+    def is_settled(self) -> bool:
+        """It stays at another level, and has not come back from there by a quarter of the way, or more."""
+        return self.settled is not None and not self._is_nearer(self.level, self.judged.sign * self.settled.value)
 
     def is_elsewhere(self, now: float) -> bool:
         """Whether a value is as far as a quarter of the departure from where a settled alert says that it is."""
-        if (settled := self.settled) is None:
-            return False
-        has_stayed = self._has_stayed(self.judged.sign * settled.value)
-        level = settled.value if has_stayed else self.judged.sign * self.level
-        return abs(now - level) > _ELSEWHERE * abs(level - settled.before)
+        one = self.settled
+        return one is not None and abs(now - one.value) > _ELSEWHERE * abs(one.value - one.before)
 
 
 def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleContext, since: int) -> Standing:

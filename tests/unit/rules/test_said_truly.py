@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import random
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from observations import alarms, every, first, identity, judged, learning, noisy, play, series, step_up
+from observations import alarms, every, first, identity, judged, learning, noisy, observation, play, series, step_up
 from tables import each_row
 
-from rltop.model import Action, Algorithm, EventState, Level, NonFinite, VerdictState
+from rltop.model import Action, Algorithm, Event, EventState, Level, NonFinite, Verdict, VerdictState
 from rltop.rules.engine import Engine
 from rltop.stats.rolling import median_of
 from rltop.units import number
@@ -638,3 +640,59 @@ def test_a_baseline_is_quoted_with_its_steps(rule: str, metrics: dict, steps: tu
     assert base.steps is not None
     assert base.steps == (steps or base.steps)
     assert base.steps[0] < base.steps[1] < found[0].since_step
+
+
+def _fallen(back: float, until: int, low: float = 0.0) -> Iterator[tuple[list[Event], Verdict]]:
+    """A reward that learns 0.8, falls at record 150, comes back in part at 200 and falls at 300: told and shown."""
+    engine = Engine(identity(names=["score_mean"]))
+
+    def reward(record: int) -> float:
+        level = min(0.8, 0.1 + 0.007 * record) if record < 150 else low if record < 200 else back
+        return (level if record < 300 else low) + noisy(1.0, 0.02)(record) - 1.0
+
+    for one in series(until, score_mean=reward):
+        events = engine.observe(one)
+        yield from ((events, verdict) for verdict in engine.verdicts if verdict.rule == "R1")
+
+
+@pytest.mark.parametrize("low", [0.0, -0.05])
+@pytest.mark.parametrize("back", [0.2, 0.38, 0.5, 0.55])
+def test_a_reward_that_comes_back_in_part_is_told_once_and_named_where_it_stays(back: float, low: float) -> None:
+    """Less or more than half of the way, at the edge of it too: its state and its sentence do not flicker."""
+    story = list(_fallen(back, 299, low))
+    told = [event for events, _ in story for event in events if event.rule == "R1"]
+    assert {event.state for event in told[1:]} == {EventState.SETTLED}
+    assert [219 <= event.record <= 231 for event in told if "lately" in event.message] == [True]
+    states = [verdict.state for _, verdict in story]
+    assert sum(before is not now for before, now in pairwise(states)) <= 3
+    words = re.compile(r"reward 0\.8\d* → −?0\.0\d+ since step 150; lately ([\d.]+)(?:; now [\d.]+)?")
+    for (_, verdict), record in zip(story, range(told[0].record, 300), strict=True):
+        if record >= told[-1].record:
+            assert (found := words.fullmatch(verdict.headline)) is not None, verdict.headline
+            assert abs(float(found[1]) - back) < 0.03
+        elif "lately" in verdict.headline:
+            raise AssertionError(f"{record}: nothing stays there: {verdict.headline}")
+
+
+def test_a_reward_that_falls_again_from_where_it_had_come_back_to_is_a_new_alarm() -> None:
+    told = [event for events, _ in _fallen(0.5, 340, -0.05) for event in events if event.rule == "R1"]
+    assert [event.record for event in told if event.is_alarm][1:] != []
+    assert 300 <= [event.record for event in told if event.is_alarm][1] <= 305
+
+
+def test_the_steps_of_the_best_reward_are_those_of_what_is_quoted_also_after_a_restart() -> None:
+    """A crash that the restart leaves standing, and a reward that goes on rising in the new segment."""
+    engine = Engine(identity(names=["score_mean"]))
+    rewards = [min(0.8, 0.1 + 0.007 * step) for step in range(1, 150)] + [0.0] * 31
+    again = [0.006 * (step - 170) for step in range(170, 270)] + [0.6] * 200
+    steps = [*range(1, 181), *range(170, 470)]
+    shown = []
+    for record, (step, reward) in enumerate(zip(steps, rewards + again, strict=True), 1):
+        value = reward + noisy(1.0, 0.02)(record) - 1.0
+        engine.observe(observation(record, {"score_mean": value}, segment=int(record > 180), step=step))
+        shown += [one for one in engine.verdicts if one.rule == "R1"]
+    assert shown[-1].is_active, "0.6 is below the line that was crossed"
+    assert shown[-1].headline.startswith("reward 0.8") and "; lately 0.6" in shown[-1].headline
+    for verdict in shown:
+        last = next(one.steps[1] for one in verdict.evidence if one.steps is not None)
+        assert "by step" not in verdict.headline or f"by step {last:,}" in verdict.headline
