@@ -418,8 +418,8 @@ class Verdict(NamedTuple):
 class EventState(enum.StrEnum):
     """A transition of an alert, or a fact about the run; only `firing` and `escalated` are alarms.
 
-    `eased`: the level has dropped. `resumed`: back at a level that this verdict had before. `settled`: the metric has
-    stabilised at another level. `recovered`: it is back to normal.
+    `eased`: the level has dropped. `resumed`: back at a level that this verdict had before, or at its level by another
+    part. `settled`: the metric has stabilised at another level. `recovered`: it is back to normal.
     """
 
     FIRING = "firing"

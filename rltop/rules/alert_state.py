@@ -15,7 +15,6 @@ from typing import Self
 from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, VerdictState
 from rltop.rules import applicability
 from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
-from rltop.rules.registry import PARTS
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, NOfM, RuleSpec, State
 from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, behind, comes_home, is_absolute, quoted, stand
 from rltop.structs import Cloned, NamedTuple
@@ -569,21 +568,27 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
 
 
 class Told(State):
-    """The level that each rule with parts was last told to stand at, and the worst of this alert.
+    """The level that each rule with parts was last told to stand at, the worst of this alert, and who was told of.
 
-    A part that begins no worse than another one stands is not told, nor is one that ends while another stands as bad.
+    A part that begins no worse than another one stands is not told, nor is one that ends while another stands as bad,
+    unless it is the one that was told of: then another is. What is shown is what was told of, as long as it is among
+    the worst that stand.
     """
 
     _levels: dict[str, tuple[Level, Level]] = {}
-    _shown: dict[str, Level] = {}
+    _last: dict[str, tuple[Level, str]] = {}
 
     def is_shown_already(self, event: Event) -> bool:
         """Take in what is to be told: whether only a level has moved, and not the one that is shown."""
         if event.state is EventState.FACT:
             return False
-        before = self._shown.get(event.rule)
-        self._shown[event.rule] = OK if event.state is EventState.RECOVERED else event.level
-        return event.state in _MOVED and before is event.level
+        now = OK if event.state is EventState.RECOVERED else event.level, event.said_by
+        before, self._last[event.rule] = self._last.get(event.rule), now
+        return event.state in _MOVED and before == now
+
+    def is_of(self, state: AlertState) -> bool:
+        """Whether it is the part of its rule that was told of last, or a rule without parts."""
+        return self._last.get(state.spec.rule, (OK, ""))[1] == state.spec.id
 
     def tell(
         self, event: Event, state: AlertState, others: Sequence[AlertState], context: RuleContext
@@ -593,50 +598,52 @@ class Told(State):
             return event, state
         before, worst = self._levels.get(event.rule, (OK, OK))
         own = state.level if state.is_firing else Level.OK
-        beside = max((one.level for one in others), default=Level.OK)
-        now = max(own, beside)
+        now = max([own, *(one.level for one in others)])
         if event.state is EventState.FIRING and not others:
             worst = now
         self._levels[event.rule] = (now, max(worst, now))
+        heirs = self.shown([one for one in others if one.level == now])
         if now > before and others:
-            event = event._replace(state=EventState.ESCALATED if now > worst else EventState.RESUMED)
-        elif not others:
+            return event._replace(state=EventState.ESCALATED if now > worst else EventState.RESUMED), state
+        if not others:
             if now <= Level.OK:
                 del self._levels[event.rule]
-            if event.state is EventState.ESCALATED and now <= worst:
-                event = event._replace(state=EventState.RESUMED)
-        elif own < now:
-            heirs = [one for one in others if one.level == now]
-            return _inherited(event, state, shown(heirs)[0], context) if now < before else None
-        elif now == beside == before and not all(
-            one.standing.is_settled for one in (state, *others) if one.level == now
-        ):
-            return None
-        return event, state
+            is_back = event.state is EventState.ESCALATED and now <= worst
+            return event._replace(state=EventState.RESUMED) if is_back else event, state
+        is_told = self.is_of(state)
+        if own < now or (heirs and is_told and event.state is EventState.SETTLED and not heirs[0].standing.is_settled):
+            return _inherited(event, state, heirs[0], context, before) if now < before or is_told else None
+        if now < before or is_told:
+            return event, state
+        # What stays where it is speaks for the rule no longer where something else begins.
+        is_new = event.state is not EventState.SETTLED and heirs[0].standing.is_settled
+        return (event._replace(state=EventState.RESUMED), state) if is_new else None
+
+    def shown(self, states: Iterable[AlertState]) -> list[AlertState]:
+        """One of each rule: the worst that stands, of equals what was told of, what still moves, and the oldest.
+
+        Where none stands, what ended last.
+        """
+        found: dict[str, AlertState] = {}
+        for state in states:
+            rule = state.spec.rule
+            found[rule] = min(found.get(rule, state), state, key=self._place)
+        return list(found.values())
+
+    def _place(self, state: AlertState) -> tuple[bool, int, int, bool, bool, int]:
+        ended, is_other = 0 if state.is_firing else -state.recovered_record, not self.is_of(state)
+        return not state.is_firing, ended, -state.level, is_other, state.standing.is_settled, state.since_record
 
 
-def _inherited(event: Event, state: AlertState, heir: AlertState, context: RuleContext) -> tuple[Event, AlertState]:
-    """The worst part has eased or ended: the rule stands at the level of another, which began when the first one did.
+def _inherited(
+    event: Event, state: AlertState, heir: AlertState, context: RuleContext, before: Level
+) -> tuple[Event, AlertState]:
+    """The part that was told of has eased, settled or ended: the rule stands by another, which began when it did.
 
     That is so where both judge the same metric.
     """
     if heir.spec.metrics[:1] == state.spec.metrics[:1] and state.since_record < heir.since_record:
         heir.since_record, heir.since_step = state.since_record, state.since_step
-    eased = event._replace(part=heir.spec.part, family=heir.spec.family, level=heir.level, state=EventState.EASED)
+    how = EventState.EASED if heir.level < before else EventState.RESUMED
+    eased = event._replace(part=heir.spec.part, family=heir.spec.family, level=heir.level, state=how)
     return eased._replace(message=sentence(heir, context), since_step=heir.since_step), heir
-
-
-def shown(states: Iterable[AlertState]) -> list[AlertState]:
-    """One of each rule: the worst that stands, of equals what still moves, then the oldest; else what ended last."""
-    found: dict[str, AlertState] = {}
-    for state in states:
-        rule = state.spec.rule
-        known = found.get(rule)
-        if known is None or (rule in PARTS and _place(state) < _place(known)):
-            found[rule] = state
-    return list(found.values())
-
-
-def _place(state: AlertState) -> tuple[bool, int, int, bool, int]:
-    ended = 0 if state.is_firing else -state.recovered_record
-    return not state.is_firing, ended, -state.level, state.standing.is_settled, state.since_record

@@ -15,7 +15,7 @@ from rltop.catalog.dialect import Identity
 from rltop.model import RESTART_RULE, Algorithm, Beside, Event, EventState, Incident, Label, Level, Observation, Verdict
 from rltop.rules import facts, profiles, registry
 from rltop.rules.advice import advise
-from rltop.rules.alert_state import TOGETHER_RECORDS, AlertState, Told, sentence, shown, verdict_of
+from rltop.rules.alert_state import TOGETHER_RECORDS, AlertState, Told, sentence, verdict_of
 from rltop.rules.context import RuleContext
 from rltop.rules.levels import CLASSIC, HIGHEST, LANGUAGE, field_of
 from rltop.rules.options import EngineOptions
@@ -223,7 +223,7 @@ class Engine(Cloned):
         """A new phase: baselines from before it no longer apply; what was raised because of it ends."""
         happened: list[Event] = []
         record = self._context.observation.record
-        for state in self._states:
+        for state in sorted(self._states, key=self._told_of.is_of):
             if not state.spec.resets_on_phase:
                 continue
             if state.is_firing and record - state.since_record < TOGETHER_RECORDS:
@@ -235,7 +235,7 @@ class Engine(Cloned):
         """Log a transition with subject and incident; what is told of it: nothing where its rule stands as before."""
         told = self._spoken(event, state, self._context)
         if event.is_alarm and not state.incident and self.rules.shown_level(event.said_by, event.level) >= Level.WARN:
-            others = [] if told else shown(self._beside(state))
+            others = [] if told else self._told_of.shown(self._beside(state))
             state.incident = others[0].incident if others else self._join(state)
             if others:
                 spec = state.spec
@@ -260,7 +260,7 @@ class Engine(Cloned):
     def _tell_anew(self, before: RuleSelection) -> list[Event]:
         """Tell of each alert that is shown at another level, now that the run turned out to be of another field."""
         happened = []
-        for state in shown(self._states):
+        for state in self._told_of.shown(self._states):
             was, now = (rules.shown_level(state.spec.id, state.level) for rules in (before, self.rules))
             if was is now:
                 continue
@@ -328,7 +328,7 @@ class Engine(Cloned):
         kept = {state.spec.id: state for state in passed if isinstance(state.standing, Departure)}
         beyond = {state.spec.id: state for state in passed if state.standing.side}
         how = "; left behind by a restart" if is_same else "; another run begins"
-        for state in self._states:
+        for state in sorted(self._states, key=self._told_of.is_of):  # what was told of last: nothing is left by then
             if state.is_firing and state.spec.id not in kept and state.spec.id not in beyond:
                 told = self._spoken(state.recover(ended, how), state, ended)
                 happened += [] if told is None else [told[0]]
@@ -354,8 +354,8 @@ class Engine(Cloned):
         known = {state.spec.id: state for state in self._states}
         kept = {name: state for name, state in known.items() if self.rules.keeps(state.spec, before)}
         happened = []
-        for name, state in known.items():
-            if state.is_firing and name not in kept:
+        for state in sorted(self._states, key=self._told_of.is_of):
+            if state.is_firing and state.spec.id not in kept:
                 event = state.recover(context)
                 context.forget(event)
                 told = self._spoken(event, state, context)
@@ -402,7 +402,7 @@ class Engine(Cloned):
         states = [one for one in self._states if one.is_shown(self._context.observation.record)]
         states = [one for one in states if one.level > Level.INFO or not one.is_moot(self._context)]
         asked = [one for one in states if self._muted.isdisjoint((one.spec.rule, one.spec.id)) is not is_muted]
-        return sorted(map(self._verdict, shown(asked)), key=lambda v: (*v.urgency, v.since_record))
+        return sorted(map(self._verdict, self._told_of.shown(asked)), key=lambda v: (*v.urgency, v.since_record))
 
     def _verdict(self, state: AlertState) -> Verdict:
         found = verdict_of(state, *_subject(state, self.rules.identity), self._context)

@@ -243,12 +243,9 @@ class NotUpdating(Detector):
             return None if reward.value is None else self._against_mean(value, reward.value, context)
         if value >= line or context.is_paused:
             return QUIET
-        return Finding(CRIT, value, None, line) if self._has_variance(context) else None
-
-    def _has_variance(self, context: RuleContext) -> bool:
-        if (context.reward.zero_share or 0.0) >= self.thresholds["zero_share"] or self._is_flat(context.values):
-            return False
-        return context.values.get("reward_std", 1.0) > self.thresholds["reward_std"]
+        is_same = reward.zero_share >= self.thresholds["zero_share"] or self._is_flat(context.values)
+        is_same = is_same or context.values.get("reward_std", 1.0) <= self.thresholds["reward_std"]
+        return None if is_same else Finding(CRIT, value, None, line)
 
     def _against_mean(self, norm: float, value: float, context: RuleContext) -> Finding:
         before, self.before, line = self.before, value, self.thresholds["gradient"]

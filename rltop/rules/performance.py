@@ -118,8 +118,8 @@ class StepSlower(Detector):
         found = self._against_start(kind, seconds, self.work.of(values), context.observation)
         if is_told and self.begun and found is QUIET:
             steps = [one.step for one in context.recent if one.record < self.begun and "time_step" in one.values]
-            before = steps[-_RECENT:][0], steps[-1]
-            return Finding(INFO, seconds, self.untrained.median, words=("training",), steps=before)
+            at = steps[-_RECENT:][0], steps[-1]
+            return Finding(INFO, seconds, self.untrained.median, steps=at, words=("training",))
         return self._early(found, context.record) if found.level >= WARN else found
 
     def _begins(self, values: Mapping[str, float]) -> bool:

@@ -168,7 +168,9 @@ class RewardCrash(Detector):
                     self.is_known, self.since = False, None
             return QUIET
         loss = (finding.baseline or 0.0) - finding.value
-        lasts = self.often.push(True), self.out.push(self._is_out(loss))
+        reached = max(self.best - self.initial, self.thresholds["share"] * abs(self.best))
+        is_out = loss > max(self.thresholds["out"] * reached, self._noise("sigmas")[1])
+        lasts = self.often.push(True), self.out.push(is_out)
         has_lasted = is_wrong if self.is_single else any(lasts)
         learned = self._learned or 1.0
         is_of_top = self.best - context.reward.before <= max(_TOP * learned, 2.0 * self._noise("sigmas")[0])
@@ -198,10 +200,6 @@ class RewardCrash(Detector):
         evaluation.is_after = evaluation.is_fine = False
         self.evaluation, self.is_success = evaluation, is_success
         self.initial = level
-
-    def _is_out(self, loss: float) -> bool:
-        learned = max(self.best - self.initial, self.thresholds["share"] * abs(self.best))
-        return loss > max(self.thresholds["out"] * learned, self._noise("sigmas")[1])
 
     def _judge(self, context: RuleContext) -> Finding | None:
         reward = context.reward

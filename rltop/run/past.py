@@ -61,7 +61,7 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
         known = standing.get(event.rule)
         if event.state is EventState.FIRING or known is None:
             known = _Past(event, event.level)
-        is_settled = event.state is EventState.SETTLED or (known.is_settled and event.state is not EventState.FIRING)
+        is_settled = event.state is EventState.SETTLED or (known.is_settled and event.state is EventState.EASED)
         number = event.incident or known.incident
         standing[event.rule] = _Past(event, max(known.worst, event.level), is_settled, number)
         if number and (number not in incidents or _since(event) < incidents[number].step):

@@ -32,7 +32,7 @@ from rltop.model.completions import (
 )
 from rltop.regex import regex
 from rltop.rules.advice import advise
-from rltop.rules.alert_state import AlertState, Told, shown, verdict_of
+from rltop.rules.alert_state import AlertState, Told, verdict_of
 from rltop.rules.context import RuleContext
 from rltop.rules.options import EngineOptions
 from rltop.rules.registry import BY_ID, PARTS
@@ -553,7 +553,7 @@ class RolloutWatch(Cloned):
             event = state.observe(self._now)
             beside = [each for each in self._states if each is not state and each.is_firing]
             told = None if event is None else self._told.tell(event, state, beside, self._now)
-            if told is not None:
+            if told is not None and not self._told.is_shown_already(told[0]):
                 message = told[0].message + self._unit
                 self._events.append(told[0]._replace(message=message, is_provisional=is_provisional))
 
@@ -569,7 +569,7 @@ class RolloutWatch(Cloned):
     @property
     def verdicts(self) -> Sequence[Verdict]:
         one = self._ahead or self
-        states = shown([each for each in one._states if each.is_shown(one.records)])
+        states = one._told.shown([each for each in one._states if each.is_shown(one.records)])
         verdicts = [verdict_of(each, METRIC, "", one._now) for each in states]
         return [advise(each._replace(headline=each.headline + one._unit)) for each in verdicts]
 
