@@ -202,7 +202,7 @@ def behind(detector: Detector, standing: Standing, base: float | None, context: 
     held = (*medians_of(detector), *context.baselines.values())
     unlike = {one if isinstance(one, Frozen) else one.size: one for one in held}.values()
     series = ((one, each) for one in unlike for each in ((first,) if isinstance(one, Frozen) else (before, newest)))
-    found = next((found for one, each in series if (found := one.behind(base, each))), ())
+    found = next((found for one, each in series if (found := one.values_of_median(base, each))), ())
     if not found:
         return base, base, None
     told = base

@@ -43,7 +43,7 @@ _LEAP_TIMES = 4.0
 _COUNTED = 3
 
 
-class Usual(NamedTuple):
+class UsualRange(NamedTuple):
     """The usual range of a series of values.
 
     Attributes:
@@ -88,7 +88,7 @@ class Usual(NamedTuple):
         return distance / sigma if sigma > 0 else math.copysign(math.inf, distance)
 
 
-def usual_of(values: Sequence[float]) -> Usual | None:
+def usual_of(values: Sequence[float]) -> UsualRange | None:
     """The usual range of `values`, oldest first and finite; None for fewer than eight."""
     count = len(values)
     if count < LEAST_BEFORE:
@@ -103,7 +103,7 @@ def usual_of(values: Sequence[float]) -> Usual | None:
         slope = 0.0
         apart = [abs(value - centre) for value in values]
         sigma = _sigma_of(apart)
-    return Usual(centre, sigma, slope, count, max(apart))
+    return UsualRange(centre, sigma, slope, count, max(apart))
 
 
 def _sigma_of(distances: Sequence[float]) -> float:
@@ -182,7 +182,7 @@ def movement(
     return found
 
 
-def _counted(usual: Usual, values: Sequence[float], whole: float) -> Usual:
+def _counted(usual: UsualRange, values: Sequence[float], whole: float) -> UsualRange:
     """The usual range of a share, with an uncertainty of at least one completion or 1/32, whichever is less."""
     grain = _grain(values, whole)
     return usual._replace(grain=grain, least=min(grain, _LEAST_PART * whole))
@@ -198,7 +198,7 @@ def _grain(values: Sequence[float], whole: float) -> float:
     return min(apart, default=0.0)
 
 
-def _drift(around: Sequence[float], usual: Usual) -> Movement:
+def _drift(around: Sequence[float], usual: UsualRange) -> Movement:
     level = median_of(around) if around else usual.centre
     gone = usual.distance(level)
     if abs(gone) < SIGMAS:
@@ -206,7 +206,7 @@ def _drift(around: Sequence[float], usual: Usual) -> Movement:
     return Movement(None, usual.centre, level, gone, is_drift=True)
 
 
-def _first_move(points: Sequence[tuple[int, float]], usual: Usual, onset: int) -> Movement:
+def _first_move(points: Sequence[tuple[int, float]], usual: UsualRange, onset: int) -> Movement:
     scores = [usual.score(value, i + 1) for i, (_, value) in enumerate(points)]
     side = length = over = 0
     for i, score in enumerate(scores):
@@ -256,7 +256,7 @@ def _over(scores: Sequence[float], i: int) -> int:
     return len(scores)
 
 
-def _is_spike(value: float, score: float, usual: Usual, reach: float) -> bool:
+def _is_spike(value: float, score: float, usual: UsualRange, reach: float) -> bool:
     return abs(score) >= _SPIKE_SIGMAS and abs(value - usual.centre) > reach * max(usual.reach, usual.grain)
 
 
@@ -269,7 +269,7 @@ def _beginning(scores: Sequence[float], i: int, side: int) -> int:
 def _moved(
     points: Sequence[tuple[int, float]],
     scores: Sequence[float],
-    usual: Usual,
+    usual: UsualRange,
     begin: int,
     outside: int,
     *,

@@ -17,7 +17,7 @@ from rltop.structs import Cloned
 MAD_TO_SIGMA = 1.4826
 """Scales a median absolute deviation to the standard deviation of a normal distribution (Rousseeuw & Croux 1993)."""
 
-Stepped = Sequence[tuple[int, float]]
+StepValues = Sequence[tuple[int, float]]
 """(step, value) pairs, oldest first."""
 _LATELY = 12
 
@@ -135,7 +135,7 @@ class Window(Cloned):
     def values(self) -> list[float]:
         return list(self._values)
 
-    def behind(self, base: float, values: Stepped) -> Stepped:
+    def values_of_median(self, base: float, values: StepValues) -> StepValues:
         """Values of the series with the median `base`, within the last pushes; empty if it is of another series."""
         ends = range(len(values), max(0, len(values) - _LATELY), -1)
         held = (values[max(0, end - self.size) : end] for end in ends)
@@ -216,8 +216,8 @@ class Frozen(Cloned):
             self.size = max(self.size - 1, self.minimum)
             self.is_final = len(self._held) >= self.size
 
-    def behind(self, base: float, values: Stepped) -> Stepped:
-        """As `Window.behind`, for the whole baseline or without its newest value, compared before it counted."""
+    def values_of_median(self, base: float, values: StepValues) -> StepValues:
+        """As in `Window`, for the whole baseline or without its newest value, compared before it counted."""
         whole = values[self._skip : self._skip + len(self._held) + self._passed]
         found = (one for one in (whole, whole[:-1]) if one and median_of([value for _, value in one]) == base)
         return next(found, whole if self._passed and self.value == base else ())

@@ -135,7 +135,7 @@ def step_timing(
     else:
         spans = builder.in_sequence([i for i in inside if not builder.lane(i)], 0.0)
     first_lane = 1 + max((span.lane for span in spans), default=0)
-    spans = (*spans, *builder.beside([i for i in inside if builder.lane(i)], 0.0, first_lane))
+    spans = (*spans, *builder.placed_in_lanes([i for i in inside if builder.lane(i)], 0.0, first_lane))
     if not is_overlapping or has_rest:
         left_s = 0.0 if is_overlapping else max(0.0, total_s - sum_s)
         spans = (*spans, builder.other(total_s - left_s, left_s, unclaimed))
@@ -191,7 +191,7 @@ class _Builder:
             spans.append(self._span(i, begin_s, SpanKind.OVERLAPPING, lane))
         return tuple(spans)
 
-    def beside(self, items: Iterable[int], start_s: float, first_lane: int) -> tuple[Span, ...]:
+    def placed_in_lanes(self, items: Iterable[int], start_s: float, first_lane: int) -> tuple[Span, ...]:
         """Place items in the lanes of the plan, one after the other within a lane."""
         at_s: dict[int, float] = {}
         lanes: dict[int, int] = {}
@@ -237,4 +237,4 @@ class _Builder:
         else:
             spans = self.in_sequence(sequential, start_s)
         first_lane = 1 + max((span.lane for span in spans), default=0)
-        return (*spans, *self.beside([child for child in nested if self.lane(child)], start_s, first_lane))
+        return (*spans, *self.placed_in_lanes([child for child in nested if self.lane(child)], start_s, first_lane))

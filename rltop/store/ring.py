@@ -92,7 +92,7 @@ class Columns:
             self._layouts[schema] = layout
         return layout
 
-    def reach(self, layout: Layout, step: int) -> bool:
+    def has_logged_since(self, layout: Layout, step: int) -> bool:
         """Has a training key of these rows been logged at or after `step` since the last restart?"""
         columns = {column for column in layout.columns if column >= 0 and self.is_training[column]}
         return self._forgotten_step >= step or any(

@@ -544,7 +544,7 @@ class Segment:
         self._downsampled_rows += older._downsampled_rows
         self._positions.prepend(older._positions)
 
-    def untouched(self, steps: Collection[int]) -> list[object]:
+    def parts_unchanged_by(self, steps: Collection[int]) -> list[object]:
         """The parts that rows at these steps, and at steps after the newest one, do not change."""
         last = len(self.blocks) - 1
         changed = {last, *(self._block_at(step) or 0 for step in steps)}

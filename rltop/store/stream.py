@@ -240,7 +240,7 @@ class Stream:
 
         It shares the parts that those rows cannot change, and has no memory limit.
         """
-        shared = [self.options, *(part for segment in self.segments for part in segment.untouched(steps))]
+        shared = [self.options, *(part for segment in self.segments for part in segment.parts_unchanged_by(steps))]
         twin = deepcopy(self, {id(part): part for part in shared})
         twin._is_bounded = False
         return twin
@@ -339,7 +339,9 @@ class Stream:
     def _has_gone_back(self, segment: Segment, record: Record, layout: Layout) -> bool:
         """Is a row at an unknown step a restart? It repeats keys of later steps, or follows one row with fewer keys."""
         is_behind_one = segment.first_step == segment.last_step and len(layout.columns) > segment.blocks[0].width
-        return (is_behind_one or self._space.reach(layout, record.step)) and not _fills_a_hole(segment, record.step)
+        return (is_behind_one or self._space.has_logged_since(layout, record.step)) and not _fills_a_hole(
+            segment, record.step
+        )
 
     def _restart_or_cross(
         self, segment: Segment, record: Record, layout: Layout, found: tuple[Block, int] | None
