@@ -202,8 +202,8 @@ class Dialect(Struct, eq=False):
             unbiased deviation, else empty.
         misleading: (pattern, what it really is) of keys with a misleading name, which therefore map to no metric.
         variant: distinguishes it from the trainer's main dialect, which has the same name; empty for that one.
-        waits: keys of the time that the training loop spends on getting rollouts: generation, or in an asynchronous run
-            the wait for them.
+        wait_keys: keys of the time that the training loop spends on getting rollouts: generation, or in an asynchronous
+            run the wait for them.
         staleness_bounds: settings that limit the age of a sample in policy versions; limits in other units (a share of
             samples) do not belong here.
         group_counts: settings with the number of groups of completions per step.
@@ -224,7 +224,7 @@ class Dialect(Struct, eq=False):
     advantage_keys: tuple[str, ...] = ()
     misleading: tuple[tuple[str, str], ...] = ()
     variant: str = ""
-    waits: tuple[str, ...] = ()
+    wait_keys: tuple[str, ...] = ()
     staleness_bounds: tuple[str, ...] = ()
     group_counts: tuple[str, ...] = ()
     gpus: tuple[tuple[str, ...], ...] = ()
@@ -252,7 +252,7 @@ class Identity(NamedTuple):
         group_size: completions per prompt if the stream logs it, else None.
         keys: every key seen so far, in order of first appearance.
         refused: keys that match a metric by name but not by value.
-        meant: key → canonical name, as set by the user (`parse_meaning`); empty: it is no metric.
+        user_meanings: key → canonical name, as set by the user (`parse_meaning`); empty: it is no metric.
         guesses: canonical name → keys that may be that metric by their words; no rule judges their level.
         staleness_bound: maximum age of a sample in policy versions, from the run's settings; None if unknown.
         group_count: groups of completions per step, from the run's settings; None if unknown.
@@ -266,7 +266,7 @@ class Identity(NamedTuple):
     group_size: int | None = None
     keys: tuple[str, ...] = ()
     refused: tuple[RefusedKey, ...] = ()
-    meant: Mapping[str, str] = MappingProxyType({})
+    user_meanings: Mapping[str, str] = MappingProxyType({})
     guesses: Mapping[str, Sequence[Signal]] = MappingProxyType({})
     staleness_bound: float | None = None
     group_count: float | None = None

@@ -133,7 +133,7 @@ def say(text: str) -> None:
 
 def _within(encoding: str, text: str) -> str:
     """Escape the characters that an encoding lacks, as in JSON, so that a document stays valid."""
-    from rltop.model import spelled
+    from rltop.model import json_escape
 
     def has(character: str) -> bool:
         try:
@@ -142,7 +142,7 @@ def _within(encoding: str, text: str) -> str:
             return False
         return True
 
-    return "".join(each if each.isascii() or has(each) else spelled(each) for each in text)
+    return "".join(each if each.isascii() or has(each) else json_escape(each) for each in text)
 
 
 def flush_output() -> None:

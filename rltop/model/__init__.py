@@ -16,7 +16,7 @@ from rltop.model.rows import (
     Record,
     Schema,
     is_unsafe,
-    spelled,
+    json_escape,
 )
 from rltop.model.verdicts import (
     POISON_FAMILY,

@@ -138,7 +138,7 @@ class RolloutSource:
         raise NotImplementedError
 
 
-def gist(prompt: str) -> str:
+def shortened_prompt(prompt: str) -> str:
     """A short prompt in full; only the beginning and the end of a longer one."""
     if len(prompt) <= _HEAD_CHARS + _TAIL_CHARS:
         return prompt

@@ -37,7 +37,7 @@ def is_unsafe(character: str) -> bool:
     return unicodedata.category(character) in _UNSAFE_CATEGORIES
 
 
-def spelled(character: str) -> str:
+def json_escape(character: str) -> str:
     r"""A character as the JSON escape `\uXXXX`; beyond U+FFFF as a surrogate pair."""
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))

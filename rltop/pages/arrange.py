@@ -149,7 +149,7 @@ def choices(snapshot: Snapshot, key: str) -> list[tuple[str, str, str]]:
         now = [name for name, found in identity.signals.items() if any(one.key == key for one in found)]
         guesses = [name for name, found in identity.guesses.items() if any(one.key == key for one in found)]
         guesses += [each.metric for each in identity.refused if each.key == key and each.metric not in guesses]
-    said = {} if identity is None else identity.meant
+    said = {} if identity is None else identity.user_meanings
     scaling = _Scaling.of(snapshot, key)
     first: list[tuple[str, str, str]] = []
     rest: list[tuple[str, str, str]] = []

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, spelled
+from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, json_escape
 from rltop.regex import regex
 from rltop.rules.words import words_of
 from rltop.run.past import Alert
@@ -180,7 +180,7 @@ def _written(document: Document, indent: int | None) -> bytes:
     # Below U+0020 json escapes by itself, and outside of strings there is only ASCII.
     if text.isascii() and "\x7f" not in text:
         return text.encode()
-    return _MAYBE_UNSAFE.sub(lambda found: spelled(found[0]) if is_unsafe(found[0]) else found[0], text).encode()
+    return _MAYBE_UNSAFE.sub(lambda found: json_escape(found[0]) if is_unsafe(found[0]) else found[0], text).encode()
 
 
 def _encodable(value: Any) -> Any:

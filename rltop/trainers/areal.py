@@ -48,7 +48,7 @@ DIALECT = Dialect(
         ),
     ),
     group_size_keys=("n_samples", "group_size"),
-    waits=("timeperf/rollout",),
+    wait_keys=("timeperf/rollout",),
     staleness_bounds=("max_head_offpolicyness",),
     gpus=(("cluster.n_nodes", "cluster.n_gpus_per_node"),),
     misleading=(

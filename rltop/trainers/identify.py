@@ -65,7 +65,7 @@ def identify(
     if len(valued) < len(keys):
         again, of_values = _best(valued)
         algorithm = of_values if again is dialect else algorithm
-    return _build(Identity(dialect, algorithm, Traits(), meant=meant or {}), keys, samples)
+    return _build(Identity(dialect, algorithm, Traits(), user_meanings=meant or {}), keys, samples)
 
 
 def with_keys(
@@ -156,12 +156,12 @@ def _extended(identity: Identity, new: Sequence[str], samples: Mapping[str, Sequ
         found_now = _unclaimed(identity.dialect, identity.algorithm, (*dict.fromkeys(before), *new), own, samples)
     signals |= found_now
     keys = (*identity.keys, *new)
-    signals = _as_meant(signals, keys, identity.meant)
+    signals = _as_meant(signals, keys, identity.user_meanings)
     signals, refused = _possible(_counted(signals, samples), samples, identity.refused)
     # Keys that lost their metric to one of the trainer's own keys may be guessed again.
     lost = {one.key for found in identity.signals.values() for one in found}
     lost -= {one.key for found in signals.values() for one in found}
-    guesses = _guesses(identity.dialect, keys if lost else new, signals, identity.meant)
+    guesses = _guesses(identity.dialect, keys if lost else new, signals, identity.user_meanings)
     if not lost:
         guesses = _joined(identity.guesses, guesses, signals)
     guesses, refused = _possible(guesses, samples, refused)
@@ -174,9 +174,9 @@ def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[
     dialect, algorithm = begun.dialect, begun.algorithm
     signals: dict[str, Sequence[Signal]] = {**in_order(spelling_of(dialect).signals(ordered, algorithm))}
     signals |= _unclaimed(dialect, algorithm, ordered, signals, samples)
-    signals = _as_meant(signals, ordered, begun.meant)
+    signals = _as_meant(signals, ordered, begun.user_meanings)
     signals, refused = _possible(_counted(signals, samples), samples, begun.refused)
-    guesses = _guesses(dialect, ordered, signals, begun.meant)
+    guesses = _guesses(dialect, ordered, signals, begun.user_meanings)
     signals = _with_values_first(signals, (one.key for one in guesses.get(_REWARD, ())), samples)
     guesses = _with_values_first(guesses, (), samples)
     guesses, refused = _possible(guesses, samples, refused)
@@ -191,7 +191,7 @@ def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[
     traits = _with_evidence(traits, dialect, ordered)
     if any(value > 0.0 for name in _STALENESS for value in _values(name, signals, samples)):
         traits = traits._replace(is_async=True)
-    if traits.is_async and dialect.waits:
+    if traits.is_async and dialect.wait_keys:
         signals = _waiting(dialect, signals)
     size = _group_size(dialect, traits, ordered, samples)
     return begun._replace(
@@ -203,8 +203,8 @@ def _waiting(dialect: Dialect, signals: Mapping[str, Sequence[Signal]]) -> dict[
     """The signals of an asynchronous run, where the loop's time to get rollouts is waiting, not generation."""
     found = dict(signals)
     generation = found.pop("time_gen", ())
-    waits = [one._replace(metric=CATALOG["time_wait_data"]) for one in generation if one.key in dialect.waits]
-    if rest := [one for one in generation if one.key not in dialect.waits]:
+    waits = [one._replace(metric=CATALOG["time_wait_data"]) for one in generation if one.key in dialect.wait_keys]
+    if rest := [one for one in generation if one.key not in dialect.wait_keys]:
         found["time_gen"] = rest
     if waits:
         found["time_wait_data"] = [*waits, *found.get("time_wait_data", ())]

@@ -43,7 +43,7 @@ DIALECT = Dialect(
         TraitEvidence("is_async", ("time/step_shrink", "shrink/*", "expand/*")),
     ),
     group_size_keys=("num_return_sequences_in_group",),
-    waits=("time/step_generate", "time/step_rollout"),
+    wait_keys=("time/step_generate", "time/step_rollout"),
     staleness_bounds=("async_generation_ratio",),
     gpus=(("num_nodes", "num_gpus_per_node"),),
     advantage_keys=("critic/advantages/max", "critic/advantages/min"),

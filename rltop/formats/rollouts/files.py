@@ -34,7 +34,15 @@ from rltop.formats.rollouts.rows import (
 from rltop.formats.rollouts.stores import Archives, ExperienceBuffer
 from rltop.formats.rows import MAX_STEP
 from rltop.model import Counts
-from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutSource, RolloutText, TextPlace, gist
+from rltop.model.completions import (
+    OPENING_CHARS,
+    Completion,
+    Passage,
+    RolloutSource,
+    RolloutText,
+    TextPlace,
+    shortened_prompt,
+)
 from rltop.model.table_rows import DATABASE_SUFFIXES, SQLITE_MAGIC
 from rltop.regex import regex
 from rltop.structs import NamedTuple
@@ -423,7 +431,7 @@ def table_rows(path: str) -> list[Completion]:
                 characters=len(text) if isinstance(text, str) else None,
                 advantage=finite(columns.get("advantage", empty)[i]),
                 opening=_text(text)[:OPENING_CHARS],
-                prompt=gist(prompt),
+                prompt=shortened_prompt(prompt),
                 places=(TextPlace(path, i),),
             )
         )

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from rltop.formats.rows import MAX_STEP, number_of
-from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
+from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, shortened_prompt
 
 Row = Mapping[str, object]
 
@@ -209,7 +209,7 @@ def _completion(row: Row, texts: tuple[str, str], group: str, number: str, place
         off_policy_steps=finite(_first(row, OFF_POLICY)),
         discarded=discarded[:OPENING_CHARS] if isinstance(discarded, str) else "yes" if discarded is True else "",
         opening=text[:OPENING_CHARS],
-        prompt=gist(prompt or _name(_first(row, PROMPT_NAMES))),
+        prompt=shortened_prompt(prompt or _name(_first(row, PROMPT_NAMES))),
         places=(place,),
     )
 

@@ -32,7 +32,7 @@ from rltop.model.completions import (
     RolloutSource,
     RolloutText,
     TextPlace,
-    gist,
+    shortened_prompt,
 )
 from rltop.regex import regex
 from rltop.sqlite_file import DatabaseFile, DatabaseTable, Pages, TableRow, newest, rows, tables
@@ -216,7 +216,7 @@ def _completions(archive: zipfile.ZipFile, path: str, step: int, suffix: str) ->
                 tool_calls=made.calls.get(sample),
                 off_policy_steps=finite(off_policy) if whole(off_policy) is not None else None,
                 discarded=(why[:OPENING_CHARS] if isinstance(why, str) and why else "discarded") if suffix else "",
-                prompt=gist(prompt),
+                prompt=shortened_prompt(prompt),
                 places=(TextPlace(path, sample),),
             )
         )
@@ -416,7 +416,7 @@ class ExperienceBuffer(RolloutSource):
             characters=len(response) if response else None,
             off_policy_steps=step - wrote if wrote is not None and counts_updates else None,
             opening=response[:OPENING_CHARS],
-            prompt=gist(prompt),
+            prompt=shortened_prompt(prompt),
             places=(TextPlace(self.path, row.number),),
         )
 
