@@ -245,7 +245,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.main_loop.start()
         await self.list_runs()
         if self.options.has_hints and self.shown is not None:
-            self.show_message(self.shown.keys.tell(HINTS))
+            self.show_message(self.shown.keys.with_keys_named(HINTS))
 
     def on_unmount(self) -> None:
         self.main_loop.stop()

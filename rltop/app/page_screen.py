@@ -502,7 +502,7 @@ def paint_status(page: Page, moment: Moment, target: Target | None, below: int, 
     if width - 2 - taken >= 8:
         builder.add(clip_middle(_named(target, keys), width - 2 - taken), "key")
     if right:
-        builder.to(max(builder.column + 1, width - taken + 2))
+        builder.pad_to(max(builder.column + 1, width - taken + 2))
     for i, (text, role) in enumerate(right):
         builder.add("   " if i else "").add(text, role)
     return builder.row()

@@ -86,7 +86,7 @@ class ProgressLine:
         from rltop.rows.rows import clip
         from rltop.units import share as share_text
 
-        end = f"{self._glyphs.partly(share, self._CELLS)} {share_text(share)}, {rest}"
+        end = f"{self._glyphs.partial_bar(share, self._CELLS)} {share_text(share)}, {rest}"
         room = self._columns - 1 - len(end) - 1
         name = clip(Label.of(what).display, room) if room > 0 else ""
         text = f"{name} {end}" if name else end[: self._columns - 1]

@@ -165,7 +165,7 @@ def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs) -> li
         builder = RowBuilder(width, glyphs)
         for i, group in enumerate(groups):
             stop = middle - 2 if i == 0 and len(groups) > 1 else width
-            _paint_group(builder.to(i * middle), group, stop, glyphs)
+            _paint_group(builder.pad_to(i * middle), group, stop, glyphs)
         return [builder.row()]
     rows = []
     for group in groups:

@@ -88,7 +88,7 @@ class ArrangePage(ListPage[ArrangedRow]):
             self.held = None
             return Arrange(arrangement.with_hiding_toggled(name))
         if name not in arrangement.pinned:
-            return Say(moment.keys.tell("only pinned rows can be moved: {pin} pins this one"))
+            return Say(moment.keys.with_keys_named("only pinned rows can be moved: {pin} pins this one"))
         moved = arrangement.with_pin_moved(name, -1 if key == "row-up" else 1)
         return Arrange(moved) if moved != arrangement else Say("it is at the end of the pinned rows already")
 
@@ -104,7 +104,7 @@ class ArrangePage(ListPage[ArrangedRow]):
         self.held = self.chosen
         rows = [_head(snapshot, width, glyphs)]
         if not found:
-            note = moment.keys.none_matches("no metric") if words else "no metrics yet: waiting for the first row"
+            note = moment.keys.no_match_text("no metric") if words else "no metrics yet: waiting for the first row"
             return fill([*rows, Row(()), text_row(note, width, glyphs, "dim")], height)
         table = Table(_columns(snapshot), shown, target=self.target, sign=lambda one: ("", "dim"))
         return fill([*rows, *paint_table(table, width, glyphs)], height)
@@ -222,7 +222,7 @@ class MeaningPage(ListPage[tuple[str, str, str]]):
         head = RowBuilder(width, moment.glyphs).add(" WHAT IS ", "title")
         rows = [head.add(key_label(self.key).display, "key").add("?", "title").row(), Row(())]
         if not found:
-            rows.append(text_row(moment.keys.none_matches("no metric"), width, moment.glyphs, "dim"))
+            rows.append(text_row(moment.keys.no_match_text("no metric"), width, moment.glyphs, "dim"))
         rows += [_choice(one, width, moment.glyphs) for one in shown]
         return fill(rows, height)
 

@@ -138,7 +138,7 @@ def axis_line(frame: Frame, glyphs: Glyphs, role: str) -> Line:
     at = min(frame.left, max(0, frame.cells - len(step)))
     if at > len(first) + 2:
         builder.add(first, "dim").add(" ").add(glyphs.rule * (at - builder.column - 1), "rule").add(" ")
-    builder.to(at).add(step, role)
+    builder.pad_to(at).add(step, role)
     rest = frame.cells - builder.column - len(frame.end) - 2
     if rest > 0:
         builder.add(" ").add(glyphs.rule * rest, "rule").add(f" {frame.end}", "dim")
@@ -568,7 +568,7 @@ def _columns(
         ),
         Column(
             "", draw, Fit.DRAWN, least=line, most=MOST_CELLS if is_estimate else line, priority=3, gap=2,
-            wants=None if line else lambda row: 0,
+            drawn_width=None if line else lambda row: 0,
         ),
     )  # fmt: skip
 
@@ -614,7 +614,7 @@ def _paint_head(view: ChainView, line: int, width: int, glyphs: Glyphs) -> Row:
     symptom = f"when {view.symptom}"
     builder.add(symptom if cell_width(symptom) <= stop - builder.column else "", "dim")
     if view.frame is not None and line < width:
-        builder.to(line).line(axis_line(view.frame, glyphs, "restart"))
+        builder.pad_to(line).line(axis_line(view.frame, glyphs, "restart"))
     return builder.row()
 
 

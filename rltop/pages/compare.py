@@ -352,7 +352,7 @@ def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
             Fit.NAME, least=12, sort=lambda one: one.entry.name.raw.casefold(), cut=clip_shared,
         ),
         Column(
-            "alerts", lambda one: _alerts(one, glyphs), Fit.TEXT, least=10, priority=2, likes=24,
+            "alerts", lambda one: _alerts(one, glyphs), Fit.TEXT, least=10, priority=2, wanted_width=24,
             sort=lambda one: one.entry.attention,
         ),
         Column("state", lambda one: state_cell(one.entry, glyphs), is_right=False, priority=4),
@@ -473,7 +473,9 @@ class ComparePage(RunsChartPage):
         self.begin()
         runs = shown_runs(moment)
         if len(runs) < 2:
-            text = moment.keys.tell("Mark two runs or more in the list of runs ({runs}, then {mark}), then {compare}.")
+            text = moment.keys.with_keys_named(
+                "Mark two runs or more in the list of runs ({runs}, then {mark}), then {compare}."
+            )
             return fill(text_rows(text, width, moment.glyphs), height)
         baseline = next((one for one in runs if one.entry.path.raw == self.compared_with(moment)), runs[0])
         metrics = compared_metrics(runs)

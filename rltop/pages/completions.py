@@ -85,7 +85,7 @@ def paint_completions(view: CompletionsView, width: int, glyphs: Glyphs, *, is_l
     builder = paint_trail(view.rollouts, (f"group {_name(group, width)}",), width, glyphs)
     note = f"{units.count(view.rank + 1)} of {units.count(len(view.rollouts.groups))} by {view.rollouts.order.head}"
     if builder.room > len(note) + 3:
-        builder.to(width - len(note) - 1).add(note, "note")
+        builder.pad_to(width - len(note) - 1).add(note, "note")
     rows = [builder.row(), *paint_parts(_group_parts(view, group, width), width, glyphs)[: 3 if is_low else None]]
     prompt = view.rollouts.prompts[group.name]
     for i, line in enumerate(wrap(prompt, width - 9, 1 if is_low else 2) if prompt else ()):
@@ -157,7 +157,7 @@ def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Seq
     return (
         Column("#", lambda row: (row.number, "key"), Fit.NAME, least=5, most=10),
         amount(_unit(view.rollouts), lambda row: row.length, count_or_dash, least=7, gap=1),
-        Column("", draw, Fit.DRAWN, least=bar, most=bar, priority=5, gap=1, wants=lambda row: bar),
+        Column("", draw, Fit.DRAWN, least=bar, most=bar, priority=5, gap=1, drawn_width=lambda row: bar),
         field("reward", "reward", 1, number_or_dash, 7),
         field("advantage", "advantage", 3, number_or_dash, 9),
         Column("stop", _stop, Fit.TEXT, least=8, most=stop, priority=4),
@@ -230,7 +230,7 @@ def paint_completion(
     by = "length" if view.order.head == _unit(view.rollouts) else view.order.head
     note = f"{units.count(rank + 1)} of {units.count(len(view.completions))} by {by}"
     if builder.room > len(note) + 3:
-        builder.to(width - len(note) - 1).add(note, "note")
+        builder.pad_to(width - len(note) - 1).add(note, "note")
     rows = [builder.row(), *paint_parts(_facts(view.rollouts, completion, group), width, glyphs)]
     if text is None:
         return [*rows, rule_row(width, glyphs), text_row("reading ...", width, glyphs, "dim")]

@@ -90,7 +90,7 @@ class HelpPage(Page):
 
     def __init__(self, about: str, keys: KeyNames, own: Sequence[Scope] = ()) -> None:
         super().__init__()
-        self._about = keys.tell(about)
+        self._about = keys.with_keys_named(about)
         self._names = keys
         self._order = tuple(dict.fromkeys((*own, *KEYS)))
 

@@ -87,7 +87,7 @@ def paint_goodput(found: Goodput, spent: Spent | None, width: int, glyphs: Glyph
             continue
         number = f"{glyphs.to_ascii('≤') if name == 'trained on' and found.unknown else ''}{hundredth(share)}"
         role = "ok" if name == "trained on" else "other"
-        rows.append(builder.right(number, 8, "value").add("  ").add(glyphs.partly(share, bar), role).row())
+        rows.append(builder.right(number, 8, "value").add("  ").add(glyphs.partial_bar(share, bar), role).row())
     if spent is not None:
         rows.append(RowBuilder(width, glyphs).add("   ").add(spent.words(found), "note").row())
     return rows

@@ -291,7 +291,7 @@ def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
         left_width += cell_width(short)
     name_width = max(4, width - left_width - right_width - 4)
     builder = RowBuilder(width, glyphs).add(" ").add(clip(view.name.display, name_width), "strong").line(tuple(left))
-    builder.to(max(builder.column + 2, width - right_width - 1))
+    builder.pad_to(max(builder.column + 2, width - right_width - 1))
     return builder.line(tuple(right)).row()
 
 

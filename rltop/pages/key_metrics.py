@@ -291,7 +291,7 @@ def metric_columns(
                 row, cells, glyphs, has_name=width >= _WITH_KEYS, has_range=width >= _WITH_RANGE
             ),
             Fit.DRAWN, _LEAST_NOTE, min(24, 12 + beyond // 4) if width >= _WITH_KEYS else 14, priority=2, gap=1,
-            wants=lambda row: _note_cells(row, width, glyphs),
+            drawn_width=lambda row: _note_cells(row, width, glyphs),
         ),
     )  # fmt: skip
 
@@ -486,7 +486,7 @@ class MetricTable:
         self._is_tall = False
         start, cells = self._painter.place(LINE)
         lower = tall_sparkline(self._fitted(self._rows[number], cells), self._glyphs)[1] if cells else ()
-        return upper, RowBuilder(self._width, self._glyphs).to(start).line(lower).row()
+        return upper, RowBuilder(self._width, self._glyphs).pad_to(start).line(lower).row()
 
     def paint_more(self, count: int) -> list[Row]:
         stop = min(len(self._painter.items), len(self._rows) + count)

@@ -55,7 +55,7 @@ def paint_log(view: LogView, top: int, width: int, height: int, glyphs: Glyphs, 
     rows = [_title(view, width, glyphs), _counts(view, width, glyphs)]
     rows += [_line(view, number, width, glyphs) for number in view.numbers[top : top + room]]
     if not view.numbers and view.lines:
-        rows.append(text_row(keys.none_matches("no line"), width, glyphs, "dim"))
+        rows.append(text_row(keys.no_match_text("no line"), width, glyphs, "dim"))
     rows = fill(rows, _HEAD_ROWS + room)
     whole = height - len(rows) - 1
     if whole > 0 and view.chosen is not None:
@@ -80,7 +80,7 @@ def _title(view: LogView, width: int, glyphs: Glyphs) -> Row:
     name = Label.of(places_text((view.state.path,), view.run_path)).display
     builder.add(clip_middle(name, max(8, builder.room - len(note) - 3)), "key")
     if note and builder.room > len(note) + 1:
-        builder.to(width - len(note) - 1).add(note, "note")
+        builder.pad_to(width - len(note) - 1).add(note, "note")
     return builder.row()
 
 

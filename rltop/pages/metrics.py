@@ -210,13 +210,15 @@ def tree_columns(width: int, glyphs: Glyphs) -> Sequence[Column[_Leaf]]:
         return sparkline(fitted(leaf.row.reading.line(), cells * 2), glyphs)
 
     return (
-        Column("", lambda leaf, cells: leaf.cell(cells), Fit.DRAWN, least=name, most=name, wants=lambda leaf: name),
+        Column(
+            "", lambda leaf, cells: leaf.cell(cells), Fit.DRAWN, least=name, most=name, drawn_width=lambda leaf: name,
+        ),
         Column("", lambda leaf: value_cell(leaf.row), least=VALUE_CELLS, is_right=False, gap=1),
         Column("", lambda leaf: change_cell(leaf.row), least=8, priority=2, gap=1),
         Column("", line, Fit.DRAWN, least=_LEAST_LINE, priority=1),
         Column(
             "", lambda leaf, cells: note_line(leaf.row, cells, glyphs, has_name=False), Fit.DRAWN, least=_NOTE,
-            most=_NOTE, priority=3, gap=1, wants=lambda leaf: _NOTE,
+            most=_NOTE, priority=3, gap=1, drawn_width=lambda leaf: _NOTE,
         ),
     )  # fmt: skip
 
@@ -259,7 +261,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         shown = self.settle(lines, max(1, height - _TITLE_ROWS))
         rows = [self._title(matched, self._index, len(shown), width, moment.glyphs)]
         if not shown:
-            none = moment.keys.none_matches(f"no metric{' with an alert' if ALERTING in self.query else ''}")
+            none = moment.keys.no_match_text(f"no metric{' with an alert' if ALERTING in self.query else ''}")
             if self.query.strip() == ALERTING and snapshot.firing:
                 none = f"no alert is of a single metric{moment.keys.clause('alerts', ': {} opens them')}"
             note = none if self.query.strip() else "no metrics yet: waiting for the first row"

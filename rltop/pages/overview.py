@@ -328,7 +328,7 @@ def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -
     for i, text in enumerate(sentence_lines(sentence, width, lines) or [""]):
         builder = RowBuilder(width, glyphs).add(" ").add(sign if i == 0 else " " * len(sign), role)
         if sentence.share is not None and i == 0:
-            builder.add(glyphs.partly(sentence.share, _BAR_CELLS), "value").add(" ")
+            builder.add(glyphs.partial_bar(sentence.share, _BAR_CELLS), "value").add(" ")
         builder.add(text, role)
         rows.append(builder.row(sentence.target))
     return rows

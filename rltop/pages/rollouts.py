@@ -258,7 +258,7 @@ def _paint_title(view: RolloutsView, width: int, glyphs: Glyphs) -> Row:
         builder.add(f" + {units.count(discarded)} discarded" if discarded else "", "text")
     note = _step_note(view)
     if note and builder.room > cell_width(note) + 4:
-        builder.to(width - cell_width(note) - 1).add(note, "note")
+        builder.pad_to(width - cell_width(note) - 1).add(note, "note")
     return builder.row()
 
 
@@ -371,7 +371,7 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
         Column(
             "lengths", lambda one, cells: (block_bars(sorted(one.lengths)[-min(cells, bars) :], glyphs), "spark"),
             Fit.DRAWN, least=_LEAST_BARS, most=max(_LEAST_BARS, bars), priority=7, gap=1,
-            wants=lambda one: max(_LEAST_BARS, bars) if bars else 0,
+            drawn_width=lambda one: max(_LEAST_BARS, bars) if bars else 0,
         ),
         Column("prompt", lambda one: (prompts[one.name], "dim"), Fit.TEXT, least=_LEAST_PROMPT, priority=6),
     )  # fmt: skip

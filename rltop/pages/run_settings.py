@@ -199,7 +199,7 @@ class SettingsPage(ListPage[str]):
             ),
         )  # fmt: skip
         rows += paint_table(Table(columns, shown, target=self.target), width, glyphs, has_head=False)
-        none = [] if shown else [text_row(moment.keys.none_matches("no setting"), width, glyphs, "dim")]
+        none = [] if shown else [text_row(moment.keys.no_match_text("no setting"), width, glyphs, "dim")]
         return fill(rows + none, height)
 
     def face(self, moment: Moment) -> Hashable:
@@ -212,7 +212,7 @@ class SettingsPage(ListPage[str]):
         return super().idle(moment) | {"open"}
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        return Say(moment.keys.tell("{copy-value} copies the value, {find} filters"))
+        return Say(moment.keys.with_keys_named("{copy-value} copies the value, {find} filters"))
 
 
 def _title(count: str, width: int, glyphs: Glyphs) -> Row:

@@ -157,7 +157,7 @@ def run_columns(
         Column("", lambda one: _mark(one, context.marked), is_right=False),
         Column(
             "run", lambda one: _name(one, "strong" if one.path.raw == context.shown else "text"), Fit.NAME,
-            least=_LEAST_NAME, sort=lambda one: one.name.raw.casefold(), likes=context.name_cells,
+            least=_LEAST_NAME, sort=lambda one: one.name.raw.casefold(), wanted_width=context.name_cells,
             cut=lambda names, cells: clip_shared(names, cells, context.names),
         ),
         Column(
@@ -173,8 +173,8 @@ def run_columns(
         value_column("best val", lambda one: one.best, 6, value_with_step),
         Column("age", age_cell, least=_LEAST_AGE, priority=4, sort=lambda one: one.age_s),
         Column(
-            "alerts", _paint_verdict, Fit.DRAWN, least=_LEAST_VERDICT, priority=1, likes=_LIKED_VERDICT,
-            wants=lambda one: cell_width(_verdict(one)), sort=lambda one: one.attention,
+            "alerts", _paint_verdict, Fit.DRAWN, least=_LEAST_VERDICT, priority=1, wanted_width=_LIKED_VERDICT,
+            drawn_width=lambda one: cell_width(_verdict(one)), sort=lambda one: one.attention,
         ),
         amount("s/step", lambda one: one.pace_s, duration_text, priority=7),
         amount("ETA", lambda one: one.eta_s, duration_text, priority=8),
@@ -194,7 +194,7 @@ def run_columns(
 def _curve_column(curve: Callable[[RunEntry, int], Line]) -> Column[RunEntry]:
     return Column(
         "", curve, Fit.DRAWN, least=_LEAST_CURVE, most=_MOST_CURVE, priority=5,
-        wants=lambda one: 0 if one.reward is None else _MOST_CURVE,
+        drawn_width=lambda one: 0 if one.reward is None else _MOST_CURVE,
     )  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def paint_runs(
     painter = painter or TablePainter(run_table(entries, glyphs, sorting, context), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
     if not entries:
-        rows += text_rows(keys.none_matches("no run"), width, glyphs, "dim", lines=_MOST_LINES)
+        rows += text_rows(keys.no_match_text("no run"), width, glyphs, "dim", lines=_MOST_LINES)
         rows += text_rows(trouble, width, glyphs, "warn", lines=_MOST_LINES)
     elif trouble:
         rows[0] = RowBuilder(width, glyphs).line(rows[0].line).add(f"   {trouble}", "warn").row()
@@ -406,7 +406,7 @@ class RunsPage(ListPage[RunEntry]):
             from rltop.pages.compare import shown_runs  # noqa: PLC0415 - few sessions compare anything
 
             if len(shown_runs(moment)) < 2:
-                return Say(moment.keys.tell("mark two runs or more ({mark}) to compare them"))
+                return Say(moment.keys.with_keys_named("mark two runs or more ({mark}) to compare them"))
             return Open(Target(TargetKind.COMPARE))
         return None
 

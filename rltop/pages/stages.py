@@ -547,9 +547,9 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
             break
     note = _assumption(view, stop - builder.column - 5)
     if note and columns:
-        builder.to(stop - len(note) - 2).add(note, "dim")
+        builder.pad_to(stop - len(note) - 2).add(note, "dim")
     for column, name in columns:
-        builder.to(column).add(name, "dim")
+        builder.pad_to(column).add(name, "dim")
     return builder.row(view.target)
 
 
@@ -636,10 +636,10 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
         builder = RowBuilder(width, glyphs)
         _paint_name(builder, stage, shown, name, glyphs)
         if stage.is_outside:
-            builder.to(bar_at).add(clip("between steps", bar_width), "dim")
+            builder.pad_to(bar_at).add(clip("between steps", bar_width), "dim")
         else:
-            _paint_bar(builder.to(bar_at), stage, axis, bar_width, fills[stage], glyphs)
-        builder.to(bar_at + bar_width)
+            _paint_bar(builder.pad_to(bar_at), stage, axis, bar_width, fills[stage], glyphs)
+        builder.pad_to(bar_at + bar_width)
         if has_delta:
             text = "" if stage.median_s is None else units.difference(stage.duration_s, stage.median_s, Unit.SECONDS)
             is_still = stage.delta_s is not None and abs(stage.delta_s) < 0.02 * max(view.total_s, 1e-9)

@@ -230,7 +230,7 @@ def paint_stragglers(view: StragglerView, width: int, height: int, glyphs: Glyph
         return [builder.row(target)]
     if view.spark is not None and builder.room >= 24:
         cells = min(32, builder.room - 4)
-        builder.to(width - cells - 1).line(sparkline(fitted(view.spark, cells * 2), glyphs))
+        builder.pad_to(width - cells - 1).line(sparkline(fitted(view.spark, cells * 2), glyphs))
     rows = [builder.row(target)]
     if details:
         below = RowBuilder(width, glyphs).add("   ")

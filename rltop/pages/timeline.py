@@ -199,7 +199,7 @@ def paint_timeline(
     hidden = len(timeline.lanes) - shown
     rows.append(rule_row(width, glyphs))
     if not timeline.numbers:
-        rows.append(text_row(keys.none_matches("no event"), width, glyphs, "dim"))
+        rows.append(text_row(keys.no_match_text("no event"), width, glyphs, "dim"))
         return fill(rows, height)
     room = list_rows(timeline, height)
     rows += _paint_list(snapshot, timeline, timeline.numbers[top : top + room], width, glyphs)

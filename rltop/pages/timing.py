@@ -240,7 +240,7 @@ def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[
         Column("trend", _trend, least=6, sort=lambda one: one.trend),
         Column(
             steps, lambda one, cells: _bars(one, cells, glyphs), Fit.DRAWN, least=len(steps),
-            most=_BARS, priority=4, gap=3, wants=lambda one: min(_BARS, view.steps),
+            most=_BARS, priority=4, gap=3, drawn_width=lambda one: min(_BARS, view.steps),
         ),
         Column(
             "", lambda one: (f"on {units.counted(one.runs, 'step')}" if one.runs < view.steps else "", "dim"), Fit.TEXT,

@@ -178,7 +178,7 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
     if first.room < len(facts) + 3:
         lines = text_rows(facts, width, glyphs, "dim", lines=2)
         return [first.row(), *headline, *lines]
-    return [first.to(width - len(facts) - 1).add(facts, "dim").row(), *headline]
+    return [first.pad_to(width - len(facts) - 1).add(facts, "dim").row(), *headline]
 
 
 def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
@@ -563,7 +563,7 @@ def _columns(glyphs: Glyphs) -> Sequence[Column[tuple[MetricRow, str]]]:
         Column("vs base", lambda one: change_cell(one[0]), least=8, priority=1),
         Column(
             "whole run", lambda one, cells: sparkline(fitted(one[0].reading.line(), 2 * cells), glyphs), Fit.DRAWN,
-            least=10, most=_CURVE_CELLS, priority=2, wants=lambda _: _CURVE_CELLS,
+            least=10, most=_CURVE_CELLS, priority=2, drawn_width=lambda _: _CURVE_CELLS,
         ),
         Column("what it tells", lambda one: (one[1], "note"), least=24, priority=4, is_right=False),
     )  # fmt: skip

@@ -130,7 +130,7 @@ def paint_open(view: OpenStep, axis_s: float, bar_at: int, width: int, glyphs: G
         what, note = name, beside
     builder = RowBuilder(width, glyphs).add(f" {sign} ", role)
     builder.left(what, room, role).add(" ").right(units.duration(view.elapsed_s), 9, role)
-    builder.to(bar_at)
+    builder.pad_to(bar_at)
     cells -= cell_width(note)
     usual = view.usual_s or 0.0
     axis_s = max(axis_s, view.elapsed_s, 1.1 * usual)
@@ -141,7 +141,7 @@ def paint_open(view: OpenStep, axis_s: float, bar_at: int, width: int, glyphs: G
     else:
         builder.add(glyphs.fills[1] * min(full, at), role).add(" " * max(0, at - full), "dim")
         builder.add(glyphs.upright, "strong").add(glyphs.fills[1] * max(0, full - at - 1), role)
-    return builder.to(width - 1 - cell_width(note)).add(note, "note").row(Target(TargetKind.WHERE))
+    return builder.pad_to(width - 1 - cell_width(note)).add(note, "note").row(Target(TargetKind.WHERE))
 
 
 def _notes_within(cells: int, *notes: Sequence[str]) -> str:
@@ -224,10 +224,10 @@ def _paint_groups(
 
     columns: Sequence[Column[ProcessGroup]] = (
         Column("", lambda one: (units.count(len(one.members)), "value"), least=3),
-        Column("in", phase, Fit.NAME, least=12, most=44, likes=26),
+        Column("in", phase, Fit.NAME, least=12, most=44, wanted_width=26),
         Column("", lambda one: (_meaning(one), "note"), Fit.TEXT, least=8, most=26, priority=4),
         Column("since", lambda one: (_since(one, now_s), "value"), least=8, priority=1),
-        Column("who", lambda one: (Label.of(_who(one)).display, "text"), Fit.TEXT, least=10, most=48, likes=24),
+        Column("who", lambda one: (Label.of(_who(one)).display, "text"), Fit.TEXT, least=10, most=48, wanted_width=24),
         Column("source", lambda one: (_source(one.members), "note"), Fit.NAME, least=8, priority=5),
         Column("age", lambda one: (_age(min(each.time_s for each in one.members), now_s), "note"), priority=2),
     )

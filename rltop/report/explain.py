@@ -168,7 +168,7 @@ def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> l
     rows: list[Row] = []
     for text in texts:
         for i, piece in enumerate(wrap(Label.of(text).display, width - _MARGIN - 3, _MOST_LINES)):
-            builder = RowBuilder(width, glyphs).add(" ").add(name if not rows else "", "dim").to(_MARGIN + 1)
+            builder = RowBuilder(width, glyphs).add(" ").add(name if not rows else "", "dim").pad_to(_MARGIN + 1)
             rows.append(builder.add("  " if i else "").add(piece).row())
     return rows
 
@@ -244,7 +244,7 @@ def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Sna
         ]
         pieces = [piece for text in texts if text for piece in wrap(text, width - indent - 1, _MOST_LINES)]
         rows.append(builder.add(pieces[0]).row())
-        rows += [RowBuilder(width, glyphs).to(indent).add(piece, "dim").row() for piece in pieces[1:]]
+        rows += [RowBuilder(width, glyphs).pad_to(indent).add(piece, "dim").row() for piece in pieces[1:]]
     return rows
 
 

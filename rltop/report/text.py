@@ -188,7 +188,7 @@ def _since(verdict: Verdict) -> str:
 
 def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs: Glyphs) -> list[Row]:
     rows = [
-        RowBuilder(width, glyphs).to(indent).add(piece).row()
+        RowBuilder(width, glyphs).pad_to(indent).add(piece).row()
         for piece in wrap(Label.of(verdict.headline).display, width - indent - 1, 3)
     ]
     if verdict.advice is not None:
@@ -209,7 +209,7 @@ def evidence_words(evidence: Iterable[Evidence], key: str = "") -> str:
 def _labelled(label: str, text: str, indent: int, width: int, glyphs: Glyphs) -> list[Row]:
     rows = []
     for i, piece in enumerate(wrap(Label.of(text).display, width - indent - _LABEL - 1, 3)):
-        builder = RowBuilder(width, glyphs).to(indent).add("" if i else label, "dim").to(indent + _LABEL)
+        builder = RowBuilder(width, glyphs).pad_to(indent).add("" if i else label, "dim").pad_to(indent + _LABEL)
         rows.append(builder.add(piece, "dim").row())
     return rows
 

@@ -139,7 +139,7 @@ class Glyphs(Struct):
         """The glyph of a level followed by a blank; empty below `least`."""
         return f"{self.levels[level]} " if level >= least else ""
 
-    def partly(self, share: float, cells: int) -> str:
+    def partial_bar(self, share: float, cells: int) -> str:
         full = round(min(1.0, max(0.0, share)) * cells)
         return self.bar * full + self.bar_rest * (cells - full)
 

@@ -102,10 +102,10 @@ class KeyNames(Struct):
         """`text` with the key in place of "{}"; empty if the action has no key."""
         return text.format(self.every(action)[0]) if self.every(action) else ""
 
-    def none_matches(self, what: str) -> str:
+    def no_match_text(self, what: str) -> str:
         return f"{what} matches the filter{self.clause('back', '; {} clears it')}"
 
-    def tell(self, text: str) -> str:
+    def with_keys_named(self, text: str) -> str:
         """Replace each action in braces by its key: "{open} opens it"."""
         return text.format_map({action: keys[0] if keys else NO_KEY for action, keys in self.names.items()})
 

@@ -217,19 +217,19 @@ class RowBuilder:
             self.add(text, role)
         return self
 
-    def to(self, column: int) -> Self:
+    def pad_to(self, column: int) -> Self:
         """Pad with blanks up to `column`; does nothing if the row is already that long."""
         missing = column - self.column
         return self.add(" " * missing) if missing > 0 else self
 
     def left(self, text: str, width: int, role: str = "text") -> Self:
         stop = self.column + width
-        return self.add(clip(text, min(width, self.room)), role).to(min(stop, self.width))
+        return self.add(clip(text, min(width, self.room)), role).pad_to(min(stop, self.width))
 
     def right(self, text: str, width: int, role: str = "text") -> Self:
         if len(text) > min(width, self.room) or not text.isascii():
             text = clip(text, min(width, self.room))
-        return self.to(self.column + width - cell_width(text)).add(text, role)
+        return self.pad_to(self.column + width - cell_width(text)).add(text, role)
 
     def row(self, target: Target | None = None) -> Row:
         """The finished row; with a target, its whole width is selectable."""

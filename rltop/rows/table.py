@@ -44,12 +44,12 @@ class Column(NamedTuple, Generic[T]):
         priority: the column with the highest one is dropped first; 0 is never dropped but narrowed instead.
         is_right: right-aligned; None: the default of the kind.
         sort: sort key of the column; None if the table cannot be sorted by it.
-        wants: preferred width of a drawn cell; without it the column takes all remaining width.
+        drawn_width: preferred width of a drawn cell; without it the column takes all remaining width.
         shorten: replaces `cut`, given the rows instead of the names.
         cut: clips the names of the column to a width.
         is_steady: takes `least` cells even if all its names or texts are shorter.
         lines: maximum rows that a text wraps into; for the last column only.
-        likes: width above `least` for which columns with a higher priority are dropped.
+        wanted_width: width above `least` for which columns with a higher priority are dropped.
     """
 
     head: str | Callable[[int], Line]
@@ -61,12 +61,12 @@ class Column(NamedTuple, Generic[T]):
     is_right: bool | None = None
     sort: Callable[[T], float | str | None] | None = None
     gap: int = 2
-    wants: Callable[[T], int] | None = None
+    drawn_width: Callable[[T], int] | None = None
     shorten: Callable[[Sequence[T], int], Sequence[str]] | None = None
     cut: Callable[[Sequence[str], int], Sequence[str]] = clip_distinct
     is_steady: bool = False
     lines: int = 1
-    likes: int = 0
+    wanted_width: int = 0
 
     @property
     def is_right_aligned(self) -> bool:
@@ -169,7 +169,9 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
     """
     kept = [one for one in range(len(columns)) if wanted[one]]
     needed = [_needed(each, column) for each, column in zip(wanted, columns, strict=True)]
-    cells = [max(one, min(each, column.likes)) for one, each, column in zip(needed, wanted, columns, strict=True)]
+    cells = [
+        max(one, min(each, column.wanted_width)) for one, each, column in zip(needed, wanted, columns, strict=True)
+    ]
 
     spare = width - sum(cells[one] + columns[one].gap for one in kept) + (columns[kept[0]].gap if kept else 0)
 
@@ -207,7 +209,7 @@ _NARROWED = ((Fit.DRAWN, 0), (Fit.TEXT, 0), (Fit.NAME, _LEAST_NAME), (Fit.NUMBER
 def _needed(wanted: int, column: Column[T]) -> int:
     if column.kind is Fit.NUMBER:
         return max(wanted, column.least)
-    if column.is_steady or (column.kind is Fit.DRAWN and column.wants is None):
+    if column.is_steady or (column.kind is Fit.DRAWN and column.drawn_width is None):
         return column.least
     return min(column.least, wanted)
 
@@ -220,7 +222,7 @@ def _share(
     growing = [
         one
         for one in kept
-        if columns[one].kind in (Fit.NAME, Fit.TEXT) or (columns[one].kind is Fit.DRAWN and columns[one].wants)
+        if columns[one].kind in (Fit.NAME, Fit.TEXT) or (columns[one].kind is Fit.DRAWN and columns[one].drawn_width)
     ]
     while spare > 0 and (growing := [one for one in growing if cells[one] < limit[one]]):
         lowest = min(cells[one] for one in growing)
@@ -231,7 +233,7 @@ def _share(
             cells[one] += rise
             spare -= rise
     for one in kept:
-        if columns[one].kind is Fit.DRAWN and columns[one].wants is None:
+        if columns[one].kind is Fit.DRAWN and columns[one].drawn_width is None:
             more = max(0, min(spare, columns[one].most - cells[one] if columns[one].most else spare))
             cells[one] += more
             spare -= more
@@ -320,9 +322,9 @@ def _measure(table: Table[T], heads: Sequence[str], width: int) -> list[_Measure
 
 def _measured(column: Column[T], items: Sequence[T], head: int) -> _Measured:
     if column.kind is Fit.DRAWN:
-        if column.wants is None:
+        if column.drawn_width is None:
             return _Measured(wanted=max(head, 1))
-        wants = max([column.wants(item) for item in items], default=1)
+        wants = max([column.drawn_width(item) for item in items], default=1)
         return _Measured(wanted=max(head, wants) if wants else 0)
     cell = column.cell
     texts = [cell(item) for item in items]
@@ -375,12 +377,14 @@ class TablePainter(Generic[T]):
             builder.add(f" {table.sign_head}", "dim")
         for column, head, start, cells, *_ in self._shown:
             if not isinstance(column.head, str):
-                builder.to(start).line(column.head(cells))
+                builder.pad_to(start).line(column.head(cells))
                 continue
             text = clip(head, cells)
             is_hot = table.is_sortable and column.sort is not None and column.head
             target = Target(TargetKind.HEAD, _order_behind(column, table.sorting).name) if is_hot else None
-            builder.to(start + (cells - cell_width(text) if column.is_right_aligned else 0)).add(text, "dim", target)
+            builder.pad_to(start + (cells - cell_width(text) if column.is_right_aligned else 0)).add(
+                text, "dim", target
+            )
         return builder.row()
 
     def row(self, number: int) -> Row:
@@ -394,9 +398,11 @@ class TablePainter(Generic[T]):
         line = _line(last.texts[number])
         indent = last.start + _cells(line[:-1])
         first, *rest = wrap(line[-1].text, max(_LEAST_WRAPPED, self._width - indent - 1), last.column.lines) or [""]
-        builder = self._begun(number, last).to(last.start).line(line[:-1]).add(first, line[-1].role)
+        builder = self._begun(number, last).pad_to(last.start).line(line[:-1]).add(first, line[-1].role)
         rows = [builder.row(self._table.target(self._table.items[number]))]
-        return rows + [RowBuilder(self._width, self._glyphs).to(indent).add(each, line[-1].role).row() for each in rest]
+        return rows + [
+            RowBuilder(self._width, self._glyphs).pad_to(indent).add(each, line[-1].role).row() for each in rest
+        ]
 
     def _begun(self, number: int, before: _Placed[T] | None = None) -> RowBuilder:
         table = self._table
@@ -416,7 +422,7 @@ class TablePainter(Generic[T]):
                 at += cells - _cells(cell) if shown.is_right else 0
             line = _line(cell)
             if _text(line):
-                builder.to(at).line(line)
+                builder.pad_to(at).line(line)
         return builder
 
 

@@ -42,7 +42,7 @@ class RoleStyle(NamedTuple):
     underline: bool = False
     reverse: bool = False
 
-    def under(self, overlay: RoleStyle) -> RoleStyle:
+    def overlaid_by(self, overlay: RoleStyle) -> RoleStyle:
         return RoleStyle._make(over or own for own, over in zip(self, overlay, strict=True))
 
     def without_colour(self) -> RoleStyle:
@@ -190,7 +190,7 @@ class _Reader:
         return RoleStyle(**chosen)
 
 
-class Look(NamedTuple):
+class SgrState(NamedTuple):
     """Active SGR attribute codes and colour codes; an empty colour is the terminal's own."""
 
     attributes: frozenset[str] = frozenset()
@@ -198,7 +198,7 @@ class Look(NamedTuple):
     background: str = ""
 
     @lru_cache(maxsize=4096)  # noqa: B019 - looks are immutable, and few
-    def after(self, old: Look) -> str:
+    def after(self, old: SgrState) -> str:
         """The shortest escape code that switches to this look from `old`; empty if they are equal."""
         if self == old:
             return ""
@@ -206,16 +206,16 @@ class Look(NamedTuple):
         off = {_OFF.get(each, "") for each in gone}
         anew = ";".join(["0", *self._changes(PLAIN)])
         # A code that ends one attribute may end another as well, which must be set again.
-        kept = Look(frozenset([each for each in old.attributes if _OFF.get(each) not in off]), *old[1:])
+        kept = SgrState(frozenset([each for each in old.attributes if _OFF.get(each) not in off]), *old[1:])
         added = ";".join([*sorted(off), *self._changes(kept)])
         return f"\x1b[{anew if '' in off else min(added, anew, key=len)}m"
 
-    def of_blanks(self, old: Look) -> Look:
+    def of_blanks(self, old: SgrState) -> SgrState:
         """The look for blanks after another one: only the background matters, unless e.g. an underline is visible."""
         is_seen = not (self.attributes <= _OF_LETTERS and old.attributes <= _OF_LETTERS)
         return self if is_seen else old._replace(background=self.background)
 
-    def _changes(self, old: Look) -> list[str]:
+    def _changes(self, old: SgrState) -> list[str]:
         codes = sorted(self.attributes - old.attributes)
         if self.foreground != old.foreground:
             codes.append(self.foreground or "39")
@@ -227,10 +227,10 @@ class Look(NamedTuple):
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27"}
 """Code that ends a single attribute; other attributes need a full reset."""
 _OF_LETTERS = frozenset("123")
-PLAIN = Look()
+PLAIN = SgrState()
 
 
-def look_of(style: RoleStyle, palette: Palette, has_truecolour: bool = True) -> Look:
+def look_of(style: RoleStyle, palette: Palette, has_truecolour: bool = True) -> SgrState:
     """Convert a style to terminal codes.
 
     Args:
@@ -241,7 +241,7 @@ def look_of(style: RoleStyle, palette: Palette, has_truecolour: bool = True) -> 
     if palette.has_colour:
         foreground = _colour_code(style.fg or palette.colours["foreground"], 30, has_truecolour)
         background = _colour_code(style.bg or palette.colours["background"], 40, has_truecolour)
-    return Look(frozenset([code for is_set, code in flags if is_set]), foreground, background)
+    return SgrState(frozenset([code for is_set, code in flags if is_set]), foreground, background)
 
 
 def _colour_code(colour: str, base: int, has_truecolour: bool) -> str:

@@ -18,7 +18,7 @@ from rltop.pages.header import body_height
 from rltop.rows.glyphs import cell_width
 from rltop.rows.rows import Piece, Row, clip_middle
 from rltop.rows.selection import Selection, highlighted, target_text
-from rltop.rows.themes import PLAIN, Look, Palette, look_of
+from rltop.rows.themes import PLAIN, Palette, SgrState, look_of
 from rltop.screen.guard import TerminalGuard
 
 READING_S = 0.1
@@ -119,7 +119,7 @@ class EarlyPicture:
         self._width, self._height = width, height
         self._palette = palette
         self._has_truecolour = _has_truecolour(os.environ if environment is None else environment)
-        self._looks: dict[tuple[str, bool], Look] = {}
+        self._looks: dict[tuple[str, bool], SgrState] = {}
         self._selection = Selection()
         self._selection.update(rows[: body_height(height)])
         # The page will show what is selected here, if there is room for it.
@@ -140,7 +140,7 @@ class EarlyPicture:
         out.append(PLAIN.after(before))
         return "".join(out).encode("utf-8", "replace")
 
-    def _line(self, y: int) -> list[tuple[str, Look]]:
+    def _line(self, y: int) -> list[tuple[str, SgrState]]:
         if y in self._status_line:
             return [(clip_middle(f" {target_text(self._selection.target)}", self._width), self._look("key"))]
         if y in self._key_line:
@@ -153,12 +153,12 @@ class EarlyPicture:
             return [(text.translate(_CONTROLS), self._look(role, is_lit)) for text, role, is_lit in lit]
         return [(text.translate(_CONTROLS), self._look(role)) for text, role in line]
 
-    def _look(self, role: str, is_lit: bool = False) -> Look:
+    def _look(self, role: str, is_lit: bool = False) -> SgrState:
         look = self._looks.get((role, is_lit))
         if look is None:
             style = self._palette.style(role)
             if is_lit:
-                style = style.under(self._palette.selection)
+                style = style.overlaid_by(self._palette.selection)
             look = self._looks[role, is_lit] = look_of(style, self._palette, self._has_truecolour)
         return look
 

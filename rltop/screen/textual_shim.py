@@ -31,7 +31,7 @@ from textual.widgets import Input
 from textual.worker import WorkerFailed
 
 from rltop.clock import Clock
-from rltop.rows.themes import PLAIN, Look
+from rltop.rows.themes import PLAIN, SgrState
 
 _MOST_TURNS = 8
 """Maximum wheel turns pending for a page; more are dropped, as the user has not seen their effect yet."""
@@ -268,7 +268,7 @@ class Pen:
         self._go(look.of_blanks(self._look) if text.isspace() else look)
         self._written.append(text)
 
-    def _go(self, look: Look) -> None:
+    def _go(self, look: SgrState) -> None:
         self._written.append(look.after(self._look))
         self._look = look
 
@@ -279,13 +279,13 @@ class Pen:
 
 
 @lru_cache(maxsize=1024)
-def _look(style: Style, system: ColorSystem) -> Look:
+def _look(style: Style, system: ColorSystem) -> SgrState:
     attributes = style.without_color.render("x", color_system=system)
     codes = attributes[2 : attributes.index("m")].split(";") if attributes.startswith("\x1b[") else []
     foreground = ";".join(style.color.downgrade(system).get_ansi_codes(foreground=True)) if style.color else ""
     background = ";".join(style.bgcolor.downgrade(system).get_ansi_codes(foreground=False)) if style.bgcolor else ""
     default = {"39": "", "49": ""}
-    return Look(frozenset(codes), default.get(foreground, foreground), default.get(background, background))
+    return SgrState(frozenset(codes), default.get(foreground, foreground), default.get(background, background))
 
 
 class _CellUpdate(ChopsUpdate):

@@ -69,7 +69,7 @@ def test_without_a_keymap_the_keys_are_those_of_the_bindings() -> None:
 def test_what_a_page_says_of_itself_names_actions_not_keys(page: type[Page]) -> None:
     named = set(re.findall(r"{([a-z-]+)}", page.about()))
     assert named <= binding_ids()
-    told = key_names(dict.fromkeys(binding_ids(), "f12")).tell(page.about())
+    told = key_names(dict.fromkeys(binding_ids(), "f12")).with_keys_named(page.about())
     assert "{" not in told
     for name in named:
         assert spell(next(one.key for one in _every() if one.id == name))[0] not in page.about().split()

@@ -69,7 +69,7 @@ def test_wrap_breaks_at_blanks_but_not_before_a_unit() -> None:
 def test_a_row_never_exceeds_its_width(parts: list[tuple[str, int]], width: int, glyphs: Glyphs) -> None:
     builder = RowBuilder(width, glyphs)
     for text, field in parts:
-        builder.add(text).left(text, field).right(text, field).to(builder.column + 1)
+        builder.add(text).left(text, field).right(text, field).pad_to(builder.column + 1)
     row = builder.row()
     painted = "".join(piece.text for piece in row.line)
     assert cell_width(painted) <= width

@@ -190,7 +190,7 @@ def test_a_column_gets_the_cells_it_likes_before_those_that_matter_less() -> Non
 
     columns = [
         Column("name", cell, Fit.NAME, least=10),
-        Column("alerts", cell, Fit.TEXT, least=10, priority=1, likes=20),
+        Column("alerts", cell, Fit.TEXT, least=10, priority=1, wanted_width=20),
         Column("age", cell, priority=2),
     ]
     wanted = [10, 30, 8]
