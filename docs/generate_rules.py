@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from rltop.report.explain import lasting, levels
+from rltop.report.explain import levels, persistence_text
 from rltop.rules.alert_state import (
     EASED_AFTER,
     MOST_ALARMS,
@@ -354,7 +354,7 @@ def _facts(spec: RuleSpec) -> dict[str, str]:
     facts = {
         "metrics": ", ".join(f"`{name}`" for name in spec.metrics),
         "thresholds": ", ".join(f"`{name}` = {threshold(v)}" for name, v in spec.thresholds.items()),
-        "must last": lasting(spec),
+        "must last": persistence_text(spec),
         "warm-up": f"{spec.warm_up} records" if spec.warm_up else "",
     }
     return {name: text for name, text in facts.items() if text}

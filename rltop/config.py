@@ -15,7 +15,7 @@ from typing import Any
 from rltop.app.options import UiOptions
 from rltop.errors import ConfigError
 from rltop.formats.decoder import DecoderOptions
-from rltop.resources import DETAILS, HINTED, THEME, config_folder, folder, is_file, kept, state_folder, toml_files
+from rltop.resources import DETAILS, HINTED, THEME, config_folder, folder, is_file, load_state, state_folder, toml_files
 from rltop.rules.options import EngineOptions
 from rltop.run import preferences
 from rltop.run.options import IngestOptions
@@ -137,8 +137,8 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             has_title=values["title"],
             keeps_theme=not few,
             theme_origin=theme_origin if _is_of_session(found, environ) else "",
-            has_hints=not environ.get("CI") and kept(HINTED, environ) is None,
-            has_details=kept(DETAILS, environ) != "hidden",
+            has_hints=not environ.get("CI") and load_state(HINTED, environ) is None,
+            has_details=load_state(DETAILS, environ) != "hidden",
         ),
         color=color,
         has_no_color=has_no_color,
@@ -161,7 +161,7 @@ def in_force(
         ConfigError: names the place, the key and the remedy.
     """
     found = gather(argv_options, environ, _file(environ, config_path))
-    chosen = None if _is_of_session(found, environ) or has_few_colours(environ) else kept(THEME, environ)
+    chosen = None if _is_of_session(found, environ) or has_few_colours(environ) else load_state(THEME, environ)
     if not chosen or not _has_theme(chosen, _themes_folder(found, environ)):
         return found
     return found._replace(

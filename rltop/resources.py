@@ -58,7 +58,7 @@ def _own_folder(variable: str, usual: str, environment: Mapping[str, str] | None
     return Path(home) / "rltop"
 
 
-def kept(name: str, environment: Mapping[str, str] | None = None) -> str | None:
+def load_state(name: str, environment: Mapping[str, str] | None = None) -> str | None:
     """One line of state, such as the theme; None if there is none or it cannot be read."""
     try:
         with open_regular(state_folder(environment) / name) as file:
@@ -67,7 +67,7 @@ def kept(name: str, environment: Mapping[str, str] | None = None) -> str | None:
         return None
 
 
-def keep(name: str, text: str, environment: Mapping[str, str] | None = None) -> Path:
+def save_state(name: str, text: str, environment: Mapping[str, str] | None = None) -> Path:
     """Store a text in the state folder, replacing the former one.
 
     Raises:

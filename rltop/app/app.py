@@ -51,7 +51,7 @@ from rltop.pages.page import (
     Travel,
 )
 from rltop.pages.verdict import VerdictPage
-from rltop.resources import DETAILS, HINTED, keep
+from rltop.resources import DETAILS, HINTED, save_state
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.keys import KeyNames, Scope
 from rltop.rows.rows import Target, TargetKind
@@ -262,7 +262,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         if self.options.has_hints:
             # Where it cannot be kept that the hints have been said, they are said again.
             with contextlib.suppress(OSError):
-                keep(HINTED, "\n")
+                save_state(HINTED, "\n")
         if self.cursor.is_paused:
             self._look_beside()
         else:
@@ -479,7 +479,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             return
         self.has_details = not self.has_details
         with contextlib.suppress(OSError):
-            keep(DETAILS, "shown\n" if self.has_details else "hidden\n")
+            save_state(DETAILS, "shown\n" if self.has_details else "hidden\n")
         self.call_later(self.shown.draw_detail)
         self.show_message(f"{'what is selected' if self.has_details else 'nothing'} stands beside lists")
 
@@ -684,7 +684,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.notify(str(error), title="theme", severity="error", markup=False)
             return
         self.options = self.options._replace(theme=name)
-        self.show_message(f"theme {self.themes.palette.name}: {self.themes.palette.summary}   ({self.themes.keep()})")
+        self.show_message(f"theme {self.themes.palette.name}: {self.themes.palette.summary}   ({self.themes.save()})")
 
     def on_terminal_background(self, message: TerminalBackground) -> None:
         """On a light ground draw with those of the terminal's colours that can be read there."""

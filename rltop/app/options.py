@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from rltop.resources import THEME, keep
+from rltop.resources import THEME, save_state
 from rltop.rows.themes import Palette, find_palettes, load_palette
 from rltop.structs import NamedTuple
 
@@ -83,12 +83,12 @@ class ThemeChoice:
         """
         self.palette = self._load(name)
 
-    def keep(self) -> str:
+    def save(self) -> str:
         """Keep the theme for the next time, and say whether it will be there."""
         if not self._options.keeps_theme:
             return f'theme = "{self.palette.name}" in the config file keeps it'
         try:
-            keep(THEME, f"{self.palette.name}\n")
+            save_state(THEME, f"{self.palette.name}\n")
         except OSError as error:
             return f"cannot be kept: {error.strerror or error}"
         return f"kept, but {self._options.theme_origin} comes first" if self._options.theme_origin else "kept"

@@ -51,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _end_after(error: Exception) -> int:
     from rltop.cli import output
-    from rltop.cli.output import describe_fault, describe_refusal, what_ran_out
+    from rltop.cli.output import describe_fault, describe_refusal, exhausted_resource
 
-    what, remedy = what_ran_out(error)
+    what, remedy = exhausted_resource(error)
     if what:
         output.print_error(what, f"  {remedy}")
         return EXIT_USAGE

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rltop import __version__
-from rltop.cli.output import MAX_WIDTH, MIN_WIDTH, flush_output, say, shortened, text_width
+from rltop.cli.output import MAX_WIDTH, MIN_WIDTH, flush_output, shortened, text_width, write_output
 from rltop.cli.plain import COMMANDS, check, importing, nearest_of, refuse_mistyped, show
 from rltop.settings import add_flags
 
@@ -23,7 +23,7 @@ class _Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         # argparse ignores errors such as a full disk or a closed output here.
         if file is sys.stdout:
-            say(message)
+            write_output(message)
             flush_output()
         else:
             super()._print_message(message, file)

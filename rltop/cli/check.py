@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rltop.cli.open_session import each_run, read_pipe, read_rollouts, read_whole, reading_error, runs_of
-from rltop.cli.output import looks, print_error, print_exception, say, text_width
+from rltop.cli.output import output_style, print_error, print_exception, text_width, write_output
 from rltop.cli.resolve_paths import load_config
 from rltop.clock import Clock
 from rltop.config import Config
@@ -128,7 +128,7 @@ def _text(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot, *
         snapshot,
         width=text_width(arguments.width),
         since=arguments.since,
-        **looks(config),
+        **output_style(config),
     )
 
 
@@ -153,8 +153,8 @@ def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snap
 
     width = text_width(arguments.width)
     if spec is None:
-        return rules_text(options, snapshot, width=width, **looks(config))
-    return explain_text(spec, options, snapshot, width=width, **looks(config))
+        return rules_text(options, snapshot, width=width, **output_style(config))
+    return explain_text(spec, options, snapshot, width=width, **output_style(config))
 
 
 def _json(document: Any) -> str:
@@ -164,7 +164,7 @@ def _json(document: Any) -> str:
 
 
 def _put(text: str, end: str = "\n") -> None:
-    say(text + end)
+    write_output(text + end)
 
 
 def _code(arguments: Namespace, run: Run) -> int:
@@ -221,8 +221,8 @@ def _print(run: Run, config: Config, arguments: Namespace) -> int:
     else:
         from rltop.report.text import once_text
 
-        text = once_text(Snapshot(run), text_width(arguments.width), **looks(config))
-    say(text)
+        text = once_text(Snapshot(run), text_width(arguments.width), **output_style(config))
+    write_output(text)
     return EXIT_OK if has_rows else EXIT_NO_METRICS
 
 
@@ -253,7 +253,7 @@ def print_several(found: Sequence[FoundRun], config: Config, arguments: Namespac
     if arguments.json:
         _put("\n]")
     else:
-        say(runs_text(by_attention(entries), text_width(arguments.width), **looks(config)))
+        write_output(runs_text(by_attention(entries), text_width(arguments.width), **output_style(config)))
         print_error(f"{len(entries)} runs; name one to see its overview")
     if not is_whole:
         return EXIT_USAGE

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltop import __version__
-from rltop.cli.output import say
+from rltop.cli.output import write_output
 from rltop.cli.resolve_paths import load_config, sources_of
 from rltop.cli.where import query_sources, read_path, status_of, text_of
 from rltop.clock import Clock
@@ -170,7 +170,7 @@ def evidence(arguments: Namespace) -> int:
         replace_file(os.path.expanduser(arguments.output), data, is_private=True)  # noqa: PTH111
     except OSError as error:
         raise cannot_write(arguments.output, error) from error
-    say(
+    write_output(
         f"wrote {Label.of(arguments.output)}, readable by you alone: {told}.\n"
         "Nothing was sent anywhere. Read it before you pass it on.\n"
     )

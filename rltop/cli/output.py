@@ -115,7 +115,7 @@ def print_exception(error: RltopError) -> None:
     print_error(error.message, *([f"  {error.hint}"] if error.hint else []))
 
 
-def say(text: str) -> None:
+def write_output(text: str) -> None:
     """Write already escaped text to standard output; characters that its encoding lacks are escaped too.
 
     Raises:
@@ -193,7 +193,7 @@ def _terminal_columns() -> int:
         return 0
 
 
-def looks(config: Config) -> OutputStyle:
+def output_style(config: Config) -> OutputStyle:
     """Whether text on standard output may use colours and non-ASCII characters."""
     return {"use_color": config.use_color(is_terminal()), "is_ascii": config.ui.is_ascii or not _is_utf8(sys.stdout)}
 
@@ -240,7 +240,7 @@ def describe_fault(error: Exception, environ: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def what_ran_out(error: Exception) -> tuple[str, str]:
+def exhausted_resource(error: Exception) -> tuple[str, str]:
     """The exhausted resource, and what to do; both empty if it is another error."""
     import errno
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rltop import __version__
-from rltop.cli.output import say
+from rltop.cli.output import write_output
 from rltop.cli.resolve_paths import load_config
 from rltop.config import in_force
 from rltop.resources import state_folder
@@ -41,19 +41,19 @@ HEADER = f"""\
 
 
 def callback(arguments: Namespace) -> int:
-    say(HEADER + files("rltop.integrations").joinpath("jsonl.py").read_text(encoding="utf-8"))
+    write_output(HEADER + files("rltop.integrations").joinpath("jsonl.py").read_text(encoding="utf-8"))
     return 0
 
 
 def skill(arguments: Namespace) -> int:
     schemas = {"check": "schema.json", "where": "where_schema.json"}
     name = ("report", schemas[arguments.schema]) if arguments.schema else ("cli", "skill.md")
-    say(files("rltop").joinpath(*name).read_text(encoding="utf-8"))
+    write_output(files("rltop").joinpath(*name).read_text(encoding="utf-8"))
     return 0
 
 
 def completions(arguments: Namespace) -> int:
-    say(files("rltop").joinpath("cli", "completions", f"rltop.{arguments.shell}").read_text(encoding="utf-8"))
+    write_output(files("rltop").joinpath("cli", "completions", f"rltop.{arguments.shell}").read_text(encoding="utf-8"))
     return 0
 
 
@@ -91,7 +91,7 @@ def print_config(arguments: Namespace) -> int:
     own = preferences.rules_text(config.ingest.own_rules).rstrip()
     # Commented out: scopes of run and project have no tables in the config file.
     lines += [f"# {line}".rstrip() for line in own.splitlines()] or ["# nothing was set"]
-    say("\n".join(lines) + "\n")
+    write_output("\n".join(lines) + "\n")
     return 0
 
 

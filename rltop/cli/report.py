@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.cli.open_session import each_run, read_whole, reading_error
-from rltop.cli.output import print_exception, say
+from rltop.cli.output import print_exception, write_output
 from rltop.cli.resolve_paths import load_config, one_run
 from rltop.clock import Clock
 from rltop.config import Config
@@ -67,7 +67,7 @@ def report(arguments: Namespace) -> int:
     for error in failed:
         print_exception(error)
     write(path, rendered(suffix, reports, provenance_now(), has_curves=arguments.curves))
-    say(f"wrote {Label.of(path)}: {units.counted(len(reports), 'run')}\n")
+    write_output(f"wrote {Label.of(path)}: {units.counted(len(reports), 'run')}\n")
     if failed:
         return EXIT_USAGE
     return EXIT_NO_METRICS if all(each.is_empty for each in reports) else EXIT_OK

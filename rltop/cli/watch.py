@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltop import units
 from rltop.cli.open_session import threaded
-from rltop.cli.output import OutputError, discard_output, flush_output, print_error, say
+from rltop.cli.output import OutputError, discard_output, flush_output, print_error, write_output
 from rltop.cli.resolve_paths import (
     STANDARD_INPUT,
     discover_each,
@@ -354,7 +354,7 @@ class Log:
         if not self._is_read:
             return
         try:
-            say(f"{text}\n")
+            write_output(f"{text}\n")
             flush_output()
         except (OutputError, BrokenPipeError):
             # The reader of the log is gone, or the disk is full: the log ends, the watch continues.

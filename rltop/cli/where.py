@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltop import units
 from rltop.cli.open_session import read_whole, runs_of
-from rltop.cli.output import print_error, print_exception, say
+from rltop.cli.output import print_error, print_exception, write_output
 from rltop.cli.resolve_paths import (
     STANDARD_INPUT,
     answered,
@@ -89,11 +89,11 @@ def where(arguments: Namespace) -> int:
         codes.add(_CODES.get(found.state, EXIT_OK))
         documents.append(document(found, now_s))
         if not arguments.json:
-            say(text_of(path, found, now_s))
+            write_output(text_of(path, found, now_s))
     if arguments.json:
         from rltop.report.document import dumps
 
-        say(dumps(documents if len(paths) > 1 else documents[0]).decode() + "\n")  # type: ignore[arg-type]
+        write_output(dumps(documents if len(paths) > 1 else documents[0]).decode() + "\n")  # type: ignore[arg-type]
     return worst_code(codes)
 
 

@@ -63,7 +63,7 @@ def find_rule(name: str) -> RuleSpec:
     )
 
 
-def lasting(spec: RuleSpec) -> str:
+def persistence_text(spec: RuleSpec) -> str:
     """How long the condition of each level must last, if more than one record."""
     parts = [
         f"{level.name} {patience}"
@@ -135,7 +135,10 @@ def rule_rows(
         ("condition", words.condition),
         ("thresholds", thresholds(spec, options, profiles)),
         ("profile", [", ".join(profiles)] if profiles else []),
-        ("must last", [(lasting(spec) or "1 record") + calm] if spec.detector is not None and not spec.is_fact else []),
+        (
+            "must last",
+            [(persistence_text(spec) or "1 record") + calm] if spec.detector is not None and not spec.is_fact else [],
+        ),
         ("warm-up", [f"{spec.warm_up} records"] if spec.warm_up else []),
         ("metrics", [f"{name}: {CATALOG[name].title}" for name in spec.metrics if name in CATALOG]),
         ("applies to", [applies_to(spec)]),

@@ -109,7 +109,7 @@ def _run(report: RunReport) -> Iterator[str]:
             yield from (f"- {plain(text)}" for text in (flow.note, *pipeline_words(flow)))
             yield from ("", *_table(parts_grid(flow)), "")
         yield from ("### Metrics", "", *_table(report.metrics), *_left_out(report.metrics, "key"), "")
-        yield from _curves(report.further)
+        yield from _curves(report.other_figures)
         yield from ("### Step time", "", paragraph(report.timing_words), "", *_table(report.stages), "")
         if report.events.rows:
             yield from ("### Events", "", *_left_out(report.events, "earlier event"), *_table(report.events), "")

@@ -86,7 +86,7 @@ class Announcer:
         self.run = run
         self.past_events = 0
         self.worst = Level.NO_DATA
-        self._told: Counter[Hashable] = Counter()
+        self._announced: Counter[Hashable] = Counter()
         self.has_begun = False
         self._episodes: dict[_Name, _Episode] = {}
         self._count = 0
@@ -95,7 +95,7 @@ class Announcer:
     def take_over(self, run: Run) -> None:
         """Switch to the same run after a reread, without announcing its past again."""
         self.run = run
-        self._told.clear()
+        self._announced.clear()
         self._is_reread = self.has_begun
 
     def news(self) -> list[Notice]:
@@ -132,10 +132,10 @@ class Announcer:
     def _new_events(self) -> list[Event]:
         # Provisional events of the newest row are announced through its verdicts.
         events = [event for event in self.run.events if not event.is_provisional]
-        if len(events) == self._told.total():
+        if len(events) == self._announced.total():
             return []
         # Compare by identity, not by position: an event with an earlier clock is sorted before ones already announced.
-        told, self._told = self._told, Counter(_which(event) for event in events)
+        told, self._announced = self._announced, Counter(_which(event) for event in events)
         new = []
         for event in events:
             if told[_which(event)]:

@@ -190,7 +190,7 @@ class RunReport:
         return [one for one in self.figures if one.metric in LEADING]
 
     @property
-    def further(self) -> Sequence[Figure]:
+    def other_figures(self) -> Sequence[Figure]:
         return [one for one in self.figures if one.metric not in LEADING]
 
 

@@ -271,8 +271,8 @@ def _run(report: RunReport) -> Iterator[str]:
     if report.pipeline is not None:
         yield from _section("Pipeline", _pipeline(report.pipeline))
     yield from _section("Metrics", [_table(report.metrics, "key")])
-    if report.further:
-        yield from _section("Key curves", [_figures(report.further)])
+    if report.other_figures:
+        yield from _section("Key curves", [_figures(report.other_figures)])
     yield from _section("Step time", _timing(report))
     if report.events.rows:
         yield from _section("Events", [_table(report.events, "earlier event")])

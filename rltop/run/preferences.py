@@ -18,7 +18,7 @@ from rltop.catalog.metrics import parse_meaning
 from rltop.catalog.row_sets import AS_FOUND, MOST_ROWS, Arrangement
 from rltop.errors import ConfigError
 from rltop.model import Level, Verdict
-from rltop.resources import is_file, keep, read_toml, state_folder
+from rltop.resources import is_file, read_toml, save_state, state_folder
 from rltop.run.places import home_of
 from rltop.settings import METRICS_TABLE, ROWS_TABLE, RULES_TABLE, toml_text
 from rltop.structs import NamedTuple
@@ -124,7 +124,7 @@ def save_meanings(meanings: Meanings, environment: Mapping[str, str] | None = No
     Raises:
         OSError: it cannot be written.
     """
-    return keep(MEANINGS_FILE, _BY_PROJECT.format("what keys mean") + meanings_text(meanings), environment)
+    return save_state(MEANINGS_FILE, _BY_PROJECT.format("what keys mean") + meanings_text(meanings), environment)
 
 
 def meanings_text(meanings: Meanings, prefix: str = "") -> str:
@@ -201,7 +201,7 @@ def save_rows(rows: Arrangements, environment: Mapping[str, str] | None = None) 
     Raises:
         OSError: it cannot be written.
     """
-    return keep(ROWS_FILE, _BY_PROJECT.format("pinned, hidden and renamed rows") + rows_text(rows), environment)
+    return save_state(ROWS_FILE, _BY_PROJECT.format("pinned, hidden and renamed rows") + rows_text(rows), environment)
 
 
 def rows_text(rows: Arrangements, prefix: str = "") -> str:
@@ -308,7 +308,7 @@ def save_acknowledged(told: Mapping[str, Acknowledgements], environment: Mapping
             reach = "" if one.reach is None else f", reach = {one.reach!r}"
             lines.append(f'{quoted(rule)} = {{ level = "{one.level.word}", since = {one.since_step}{reach} }}')
         lines.append("")
-    return keep(ACKNOWLEDGED_FILE, _ACKNOWLEDGED_HEAD + "\n".join(lines), environment)
+    return save_state(ACKNOWLEDGED_FILE, _ACKNOWLEDGED_HEAD + "\n".join(lines), environment)
 
 
 GOALS_FILE = "goals.toml"
@@ -361,7 +361,7 @@ def save_goal(path: str, goal: Goal, environment: Mapping[str, str] | None = Non
         lines += [] if one.target is None else [f"target = {one.target}"]
         lines += [] if one.until_s is None else [f"until = {one.until_s!r}"]
         lines.append("")
-    return keep(GOALS_FILE, _GOALS_HEAD + "\n".join(lines), environment)
+    return save_state(GOALS_FILE, _GOALS_HEAD + "\n".join(lines), environment)
 
 
 RULES_FILE = "rules.toml"
@@ -490,7 +490,7 @@ def save_rules(told: OwnRules, environment: Mapping[str, str] | None = None) -> 
     Raises:
         OSError: it cannot be written.
     """
-    return keep(RULES_FILE, _RULES_HEAD + rules_text(told), environment)
+    return save_state(RULES_FILE, _RULES_HEAD + rules_text(told), environment)
 
 
 def rules_text(told: OwnRules) -> str:

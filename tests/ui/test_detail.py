@@ -9,7 +9,7 @@ from screens import RECORDED, app_over, page_text, press, screen_of, until, writ
 
 from rltop.app.app import RltopApp
 from rltop.app.page_screen import DETAIL_CELLS, SETTLED_S
-from rltop.resources import DETAILS, kept
+from rltop.resources import DETAILS, load_state
 from rltop.rows.rows import Target, TargetKind
 from rltop.screen.row_view import RowView
 
@@ -92,20 +92,20 @@ async def test_a_narrow_screen_has_none_and_a_key_hides_it_for_good(
         await pilot.pause(3 * SETTLED_S)
         assert not pane(app)
         await press(pilot, "vertical_line")
-        assert kept(DETAILS) is None, "what cannot be seen is not switched"
+        assert load_state(DETAILS) is None, "what cannot be seen is not switched"
         await pilot.resize_terminal(DETAIL_CELLS, 40)
         await until(pilot, lambda: bool(pane(app)))
         narrow = page_text(app)
         await press(pilot, "vertical_line")
         await until(pilot, lambda: not pane(app))
         await pilot.pause()
-        assert kept(DETAILS) == "hidden" and page_text(app) != narrow
+        assert load_state(DETAILS) == "hidden" and page_text(app) != narrow
         await press(pilot, "t", "m", "down")
         await pilot.pause(3 * SETTLED_S)
         assert not pane(app)
         await press(pilot, "vertical_line")
         await until(pilot, lambda: bool(pane(app)))
-        assert kept(DETAILS) == "shown"
+        assert load_state(DETAILS) == "shown"
 
 
 async def test_a_program_that_ends_shows_nothing_more_beside_the_list() -> None:
