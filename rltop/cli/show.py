@@ -53,15 +53,15 @@ def show(arguments: Namespace) -> int:
         return _print(look(arguments.paths), config, arguments)
     begun = begin_look(arguments.paths)
     from rltop.cli.screen import watch
-    from rltop.run.discover import awaited, is_awaited, still_looking
+    from rltop.run.discover import future_run, is_awaited, run_being_sought
 
     config = config._replace(ui=config.ui._replace(lists_first=not arguments.newest))
     paths = arguments.paths or ["."]
     if not begun.wait(LOOK_DEADLINE_S):
-        return watch([still_looking(paths, begun.so_far, begun.silent_s)], config, paths, first=begun)
+        return watch([run_being_sought(paths, begun.so_far, begun.silent_s)], config, paths, first=begun)
     discovery = begun.result()
     if (discovery.missing or not discovery.found) and is_awaited(discovery):
-        return watch([awaited(paths, discovery)], config, paths, discovery.left_out)
+        return watch([future_run(paths, discovery)], config, paths, discovery.left_out)
     return _watch(discovery, config, arguments, paths)
 
 

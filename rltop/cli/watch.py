@@ -43,7 +43,7 @@ from rltop.model import Label, Level, RunState, is_unsafe
 from rltop.pages.alerts import own_words
 from rltop.pages.header import OVER, lack_of
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
-from rltop.run.discover import Discovery, Rescanner, awaited, is_awaited
+from rltop.run.discover import Discovery, Rescanner, future_run, is_awaited
 from rltop.run.options import Notifier
 from rltop.run.places import FoundRun
 from rltop.run.run import Run
@@ -690,7 +690,7 @@ def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[FoundRun
         completions=[each for _, discovery in looked for each in discovery.completions],
     )
     if is_awaited(together):
-        return [awaited(paths, together)], list(paths or ["."])
+        return [future_run(paths, together)], list(paths or ["."])
     found: dict[str, FoundRun] = {}
     growing = []
     for path, discovery in looked:

@@ -585,13 +585,13 @@ def is_awaited(discovery: Discovery) -> bool:
     return all(each.path in discovery.missing and not PurePath(each.path).suffix for each in discovery.found)
 
 
-def awaited(paths: Sequence[str], discovery: Discovery) -> FoundRun:
+def future_run(paths: Sequence[str], discovery: Discovery) -> FoundRun:
     """A placeholder for the future run at `paths`."""
     path = next(iter(paths), ".")
     return FoundRun(path, Label.of(whole_path(path).name or path), awaits=_words(paths or ["."], discovery))
 
 
-def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> FoundRun:
+def run_being_sought(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> FoundRun:
     """A placeholder for the runs at `paths` during the first scan."""
     path = next(iter(paths), ".")
     return FoundRun(path, Label.of(whole_path(path).name or path), awaits=progress_words(paths, so_far, silent_s))
@@ -756,7 +756,7 @@ class Rescanner:
         # A missing path counts as a file to wait for, and a removed folder would look like one.
         found = [each for each in discovery.found if each.modified_s is not None]
         if self._is_awaiting and not found:
-            found = [awaited(self._paths, discovery)]
+            found = [future_run(self._paths, discovery)]
         has_other_gaps, self.left_out = discovery.left_out != list(self.left_out), discovery.left_out
         if found and _shape(found) != self._shape:
             self._offer(found)
@@ -785,12 +785,12 @@ class Rescanner:
         while not first.wait(PROGRESS_S):
             if self._has_ended.is_set():
                 return False
-            self._offer([still_looking(self._paths, first.so_far, first.silent_s)])
+            self._offer([run_being_sought(self._paths, first.so_far, first.silent_s)])
         try:
             discovery = first.result()
         except Exception as error:
             awaits = f"{reason_of(error)}; retrying"
-            self._offer([still_looking(self._paths, first.so_far)._replace(awaits=awaits)])
+            self._offer([run_being_sought(self._paths, first.so_far)._replace(awaits=awaits)])
             return True
         self._seen = discovery.seen
         self._take_in(discovery)

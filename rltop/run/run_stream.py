@@ -22,7 +22,7 @@ from rltop.run.past import standing_at, worst_first
 from rltop.run.pipeline import Budget, Pipeline, Recaller
 from rltop.run.snapshot import Memo
 from rltop.sources.events import TailState, TailStatus
-from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
+from rltop.sources.feed import Feed, PendingFeed, SequenceFeed
 from rltop.sources.tail import LastRows
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
@@ -285,7 +285,7 @@ class RunStream:
 
     @property
     def is_awaited(self) -> bool:
-        return isinstance(self.whole.feed, AwaitedFeed)
+        return isinstance(self.whole.feed, PendingFeed)
 
     @property
     def is_exhausted(self) -> bool:

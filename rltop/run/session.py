@@ -26,7 +26,7 @@ from rltop.run.places import FoundRun
 from rltop.run.rule_runner import RuleRunner
 from rltop.run.run import Run, is_judged
 from rltop.run.run_stream import BEFORE_HISTORY, FIRST_ROWS, ReadPath, RunStream, last_rows
-from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
+from rltop.sources.feed import Feed, PendingFeed, SequenceFeed
 from rltop.store.stream import Stream
 from rltop.structs import late, replace
 
@@ -147,7 +147,7 @@ class RunBuilder:
         self._rules = self.rules_of(found.path)
         if found.awaits:
             whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream("", self.share))
-            return Run(name, path, RunStream(path, whole(AwaitedFeed(found.awaits)), self._clock))
+            return Run(name, path, RunStream(path, whole(PendingFeed(found.awaits)), self._clock))
         main = self._stream(found, is_main=True)
         if not found.other_streams and not has_spans:
             return Run(name, path, main)

@@ -452,7 +452,7 @@ def leading_nuls(data: bytes) -> int:
     return len(data) - len(data.lstrip(b"\0"))
 
 
-class Refused(Exception):  # noqa: N818 - not an error here: it ends one poll
+class NotRegularFile(Exception):  # noqa: N818 - not an error here: it ends one poll
     """The path is not a regular file and can never be followed."""
 
     def __init__(self, path: str, seen: FileStat) -> None:
@@ -467,7 +467,7 @@ def is_missing(error: OSError) -> bool:
     return error.errno in (errno.ENOENT, errno.ENOTDIR)
 
 
-def gone(size: int) -> TailStatus:
+def deleted_file_status(size: int) -> TailStatus:
     return TailStatus(TailState.LOST, "file deleted; waiting for it to come back", size)
 
 

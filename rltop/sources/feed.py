@@ -156,7 +156,7 @@ class EventQueue:
         return Chunk(chunk.data[begin:end], chunk.offset + begin, chunk.generation)
 
 
-class AwaitedFeed(Feed):
+class PendingFeed(Feed):
     """Gives no data and says what is awaited, until a real feed replaces it."""
 
     is_exhausted = True

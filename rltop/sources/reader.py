@@ -64,7 +64,7 @@ class Backoff:
 
 
 @dataclass(slots=True, eq=False)
-class Follow:
+class FollowedFile:
     """A followed file: the state shared by the thread and the feed.
 
     The feed reads `status`, `start`, `mount`, `thread`, `is_queued` and `is_watched`, takes from
@@ -114,7 +114,7 @@ class Follow:
             self.thread.wake()
 
 
-def locate(follow: Follow, fs: FileSystem, mount_of: Callable[[str], Mount]) -> Mount:
+def locate(follow: FollowedFile, fs: FileSystem, mount_of: Callable[[str], Mount]) -> Mount:
     """Resolve the symlinks of a file's path and set the mount that they lead to."""
     try:
         follow.real_path = fs.realpath(follow.path)
@@ -144,7 +144,7 @@ class MountThread:
         clock: Clock,
         tail_options: TailOptions,
         mount_of: Callable[[str], Mount],
-        hand_over: Callable[[Follow, Mount], None],
+        hand_over: Callable[[FollowedFile, Mount], None],
         on_data: Callable[[], None] | None,
         watcher: Watcher | None,
         watch_from: float,
@@ -159,8 +159,8 @@ class MountThread:
         self._on_data = on_data
         self._watcher = watcher
         self._watch_from = watch_from
-        self._arrivals: deque[Follow] = deque()
-        self._follows: list[Follow] = []
+        self._arrivals: deque[FollowedFile] = deque()
+        self._follows: list[FollowedFile] = []
         self._wake = threading.Event()
         self._has_more = False
         self._changed: deque[str] = deque(maxlen=_CHANGES_KEPT)
@@ -172,7 +172,7 @@ class MountThread:
     def start(self) -> None:
         self._worker.start(self._run)
 
-    def add(self, follow: Follow) -> None:
+    def add(self, follow: FollowedFile) -> None:
         self._arrivals.append(follow)
         self._wake.set()
 
@@ -221,7 +221,7 @@ class MountThread:
                 changed.add(self._changed.popleft())
         return changed
 
-    def _attend(self, follow: Follow) -> None:
+    def _attend(self, follow: FollowedFile) -> None:
         self._busy_since = self._clock.monotonic()
         before = follow.status
         try:
@@ -244,7 +244,7 @@ class MountThread:
             # The event loop to be woken is closed, so there is no listener any more.
             self._on_data = None
 
-    def _look(self, follow: Follow) -> bool:
+    def _look(self, follow: FollowedFile) -> bool:
         """Poll one file; True if there is new data to take."""
         now = self._clock.monotonic()
         if now >= follow.next_locate:
@@ -267,7 +267,7 @@ class MountThread:
         self._schedule(follow, has_news=bool(events))
         return bool(events)
 
-    def _schedule(self, follow: Follow, *, has_news: bool) -> None:
+    def _schedule(self, follow: FollowedFile, *, has_news: bool) -> None:
         pace = self._pace
         if has_news:
             follow.interval_s = pace.shortest_s
@@ -280,7 +280,7 @@ class MountThread:
         self._has_more |= has_more
         follow.next_look = self._clock.monotonic() + (0.0 if has_more else follow.interval_s)
 
-    def _stays(self, follow: Follow) -> bool:
+    def _stays(self, follow: FollowedFile) -> bool:
         """Is the file still on this mount? If not, it is handed to that mount's thread."""
         mount = locate(follow, self._fs, self._mount_of)
         if (mount.point, mount.is_network) == (self._mount.point, self._mount.is_network):
@@ -293,7 +293,7 @@ class MountThread:
         self._hand_over(follow, mount)
         return False
 
-    def _open(self, follow: Follow) -> bool:
+    def _open(self, follow: FollowedFile) -> bool:
         if follow.start is None and follow.last is not None:
             head = b""
             try:
@@ -310,7 +310,7 @@ class MountThread:
         follow.tail = open_tail(follow.path, self._fs, self._clock, self._tail_options, follow.start or 0)
         return True
 
-    def _watch(self, follow: Follow, watcher: Watcher, now: float) -> None:
+    def _watch(self, follow: FollowedFile, watcher: Watcher, now: float) -> None:
         folder = posixpath.dirname(follow.real_path)
         follow.is_watched = watcher.wake_on_change(folder, self._on_change)
         follow.next_watch = now + (RESOLVE_S if follow.is_watched else WATCH_RETRY_S)
@@ -319,11 +319,11 @@ class MountThread:
         self._changed.extend(paths)
         self._wake.set()
 
-    def _leave(self, follow: Follow) -> None:
+    def _leave(self, follow: FollowedFile) -> None:
         if follow.tail is not None:
             follow.tail.close()
 
-    def _due_at(self, follow: Follow) -> float:
+    def _due_at(self, follow: FollowedFile) -> float:
         if not follow.has_room:
             return float("inf")
         if self._watcher is None or not follow.has_looked:
@@ -346,7 +346,7 @@ DEFAULT_OPTIONS = ReaderOptions()
 class ThreadedFeed(Feed):
     """The feed of a file that is read by a thread; every method returns at once."""
 
-    def __init__(self, follow: Follow, clock: Clock, stuck_after_s: float, moved_at: Callable[[], float]) -> None:
+    def __init__(self, follow: FollowedFile, clock: Clock, stuck_after_s: float, moved_at: Callable[[], float]) -> None:
         self.follow = follow
         self._clock = clock
         self._stuck_after_s = stuck_after_s
@@ -432,7 +432,7 @@ class Reader:
         """Follow a file; makes no file system call itself, even symlinks are resolved by a thread."""
         absolute = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
         queue = EventQueue(self._options.queue_bytes)
-        follow = Follow(absolute, queue, self._options.read_bytes, self._clock.monotonic(), start, last)
+        follow = FollowedFile(absolute, queue, self._options.read_bytes, self._clock.monotonic(), start, last)
         if not self._resolver.add(follow):
             # No more threads are allowed: the mount's thread will resolve the symlinks, starting with the plain path.
             follow.real_path = absolute
@@ -452,7 +452,7 @@ class Reader:
     def mount_of(self, path: str) -> Mount:
         return mount_of(path, self._mountinfo())
 
-    def _begin(self, follow: Follow) -> None:
+    def _begin(self, follow: FollowedFile) -> None:
         follow.asked_at = self._clock.monotonic()
         follow.is_queued = False
         mount = locate(follow, self._fs, self.mount_of)
@@ -460,7 +460,7 @@ class Reader:
         follow.next_locate = self._moved_at + RESOLVE_S
         self.hand_over(follow, mount)
 
-    def hand_over(self, follow: Follow, mount: Mount) -> None:
+    def hand_over(self, follow: FollowedFile, mount: Mount) -> None:
         """Give a file to the thread of the mount that its symlinks lead to."""
         thread = self._thread_for(mount)
         thread.add(follow)
@@ -509,14 +509,14 @@ class LinkResolver:
         begin: resolves the symlinks of a file and hands it over.
     """
 
-    def __init__(self, begin: Callable[[Follow], None]) -> None:
+    def __init__(self, begin: Callable[[FollowedFile], None]) -> None:
         self._begin = begin
-        self._left: deque[Follow] = deque()
+        self._left: deque[FollowedFile] = deque()
         self._done = 0
         self._lock = threading.Lock()
         self._is_watched = False
 
-    def add(self, follow: Follow) -> bool:
+    def add(self, follow: FollowedFile) -> bool:
         """Queue a file; False if no thread can be started."""
         with self._lock:
             self._left.append(follow)

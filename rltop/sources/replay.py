@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rltop.clock import Clock
 from rltop.errors import SourceError
 from rltop.regex import regex
-from rltop.sources.events import ONE_SHOT, Chunk, Refused, Reset, TailState, TailStatus
+from rltop.sources.events import ONE_SHOT, Chunk, NotRegularFile, Reset, TailState, TailStatus
 from rltop.sources.feed import Feed
 from rltop.sources.file import FileSystem, read_part
 from rltop.sources.tail import Tail
@@ -214,7 +214,7 @@ def _glance(fs: FileSystem, path: str) -> tuple[int, bytes]:
     try:
         seen = fs.stat(path)
         if not seen.is_regular:
-            raise Refused(path, seen).error
+            raise NotRegularFile(path, seen).error
         return seen.size, read_part(fs, path, SNIFF_BYTES, 0)
     except OSError as error:
         raise SourceError(

@@ -102,7 +102,7 @@ class _Look(Struct, frozen=False):
     parts: dict[str, _Part] = field(default_factory=dict)
     lines: dict[str, list[Line]] = field(default_factory=dict)
     states: list[bytes] = field(default_factory=list)
-    is_anew: bool = False
+    is_new: bool = False
 
 
 class DatabaseTail(UnheldTail):
@@ -178,7 +178,7 @@ class DatabaseTail(UnheldTail):
             known = self._parts.get(table.name)
             last = newest(pages, table)
             if known is not None and ((last or 0) < (known.after or 0) or known.root != table.root):
-                return _Look(is_anew=True)
+                return _Look(is_new=True)
             part = look.parts[table.name] = _Part(table.root, known.after if known is not None else None, last)
             lines = look.lines[table.name] = []
             for count, row in enumerate(rows(pages, table, part.after)):
@@ -198,7 +198,7 @@ class DatabaseTail(UnheldTail):
 
     def _take(self, look: _Look) -> list[Chunk | Reset]:
         events: list[Chunk | Reset] = []
-        if look.is_anew:
+        if look.is_new:
             self._parts, self._lines, self._states, self._offset = {}, _Lines(), [], 0
             self._generation += 1
             self.status = self.status._replace(state=TailState.READING, searched=1)

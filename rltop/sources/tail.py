@@ -24,8 +24,8 @@ from rltop.sources.events import (
     READ_BYTES,
     Chunk,
     Cursor,
+    NotRegularFile,
     Outcome,
-    Refused,
     Reset,
     ResetReason,
     Stillness,
@@ -33,7 +33,7 @@ from rltop.sources.events import (
     TailState,
     TailStatus,
     UnheldTail,
-    gone,
+    deleted_file_status,
     is_missing,
     leading_nuls,
     missing_file_status,
@@ -187,7 +187,7 @@ _OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
 DEFAULT_OPTIONS = TailOptions()
 
 
-class _Life(Struct, frozen=False):
+class _FileLife(Struct, frozen=False):
     """A file that is, or was, at the path, and how it got there.
 
     Attributes:
@@ -223,8 +223,8 @@ class Tail:
         self._options = options
         self._cursor = Cursor(self._fs, self._clock, options, start, Path(self.path).name)
         self._holds = not options.is_network
-        self._current: _Life | None = None
-        self._successors: deque[_Life] = deque()
+        self._current: _FileLife | None = None
+        self._successors: deque[_FileLife] = deque()
         self._quiet_polls = 0
         self._stillness = Stillness(options)
         self._seen: tuple[tuple[int, int], int, int] | None = None
@@ -254,7 +254,7 @@ class Tail:
             # A renamed file can be read only through its open handle.
             if current is not None and current.handle is not None and not self._successors:
                 self._holds = self._holds and self._fs.may_keep(current.handle)
-        except Refused as refused:
+        except NotRegularFile as refused:
             sight = TailStatus(TailState.REFUSED, refused.error.message, error=refused.error)
         except OSError as error:
             sight = self._fail(error)._replace(error=cannot_read(self.path, error))
@@ -330,7 +330,7 @@ class Tail:
         if self._current is None and self._successors:
             self._advance()
         if self._current is None or (self._current.handle is None and not self._successors):
-            return gone(self._size) if self._was_seen else missing_file_status(self.path, self._fs)
+            return deleted_file_status(self._size) if self._was_seen else missing_file_status(self.path, self._fs)
         outcome = self._follow(self._current)
         while self._successors and self._is_drained(self._current, outcome):
             self._advance()
@@ -358,7 +358,7 @@ class Tail:
             handle = self._fs.open(self.path)
         except OSError as error:
             if is_missing(error):
-                return gone(self._size) if is_held else None
+                return deleted_file_status(self._size) if is_held else None
             if not is_held or error.errno in _OUT_OF_HANDLES:
                 raise
             return unreachable(error, self._size)
@@ -366,16 +366,16 @@ class Tail:
 
     def _require_regular(self, seen: FileStat) -> None:
         if not seen.is_regular:
-            raise Refused(self.path, seen)
+            raise NotRegularFile(self.path, seen)
 
-    def _admit(self, handle: int, newest: _Life | None) -> TailStatus | None:
+    def _admit(self, handle: int, newest: _FileLife | None) -> TailStatus | None:
         """Register the file now at the path: as the newest one, reopened, or as its successor."""
         try:
             seen = self._fs.stat(handle)
             self._require_regular(seen)
             is_same = newest is not None and newest.identity == seen.identity
             real_path = "" if is_same else self._fs.realpath(self.path)
-        except (OSError, Refused):
+        except (OSError, NotRegularFile):
             self._close(handle)
             raise
         self._was_seen = True
@@ -384,7 +384,7 @@ class Tail:
             newest.handle, newest.seen = handle, seen
             self._quiet_polls, self._stillness = 0, Stillness(self._options)
             return self._stale_name(seen.inode)
-        life = _Life(handle, seen.identity, real_path, ResetReason.REPLACED)
+        life = _FileLife(handle, seen.identity, real_path, ResetReason.REPLACED)
         self._successors.append(life)
         if newest is not None:
             has_name = self._reopen(newest, real_path) if newest.handle is None else self._has_name(newest.handle)
@@ -419,7 +419,7 @@ class Tail:
     def _has_name(self, handle: int) -> bool:
         return self._fs.stat(handle).nlink > 0
 
-    def _reopen(self, life: _Life, real_path: str) -> bool:
+    def _reopen(self, life: _FileLife, real_path: str) -> bool:
         """Open a file that is no longer at the path under its new name; False if it has none."""
         path = life.real_path if life.real_path != real_path else self._renamed(life, real_path)
         if path is None:
@@ -433,7 +433,7 @@ class Tail:
                 raise
         return True
 
-    def _renamed(self, life: _Life, real_path: str) -> str | None:
+    def _renamed(self, life: _FileLife, real_path: str) -> str | None:
         folder, name = posixpath.split(real_path)
         with suppress(OSError):
             for entry in self._fs.scandir(folder):
@@ -465,7 +465,7 @@ class Tail:
         if not is_first and (size < cursor.offset or cursor.matches(life.handle) is not True):
             cursor.reset(life.reason, is_restart=life.reason is not ResetReason.ROTATED)
 
-    def _follow(self, life: _Life) -> Outcome:
+    def _follow(self, life: _FileLife) -> Outcome:
         if life.handle is None:
             return Outcome.DIFFERENT
         cursor = self._cursor
@@ -503,7 +503,7 @@ class Tail:
             self._doubt_since = now
         return now - self._doubt_since >= (self._options.shrink_s if is_old_size else self._options.confirm_s)
 
-    def _is_drained(self, life: _Life, outcome: Outcome) -> bool:
+    def _is_drained(self, life: _FileLife, outcome: Outcome) -> bool:
         """Has the file that left the path been read to its end, and is it no longer written?"""
         reason = self._successors[0].reason
         if life.handle is None:
@@ -519,7 +519,7 @@ class Tail:
             return self._stillness.is_long_enough(self._clock.monotonic(), self._cursor.offset, is_awaited=is_awaited)
         return self._quiet_polls >= (self._options.drain_polls if reason is ResetReason.RETARGETED else 1)
 
-    def _has_data(self, lives: Iterable[_Life]) -> bool:
+    def _has_data(self, lives: Iterable[_FileLife]) -> bool:
         return any(life.handle is not None and self._fs.stat(life.handle).size > 0 for life in lives)
 
 

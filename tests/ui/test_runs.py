@@ -15,7 +15,7 @@ from rltop.pages.overview import OverviewPage
 from rltop.pages.runs import RunsPage
 from rltop.pages.stragglers import RanksPage
 from rltop.rows.rows import Target, TargetKind
-from rltop.run.discover import awaited, discover
+from rltop.run.discover import discover, future_run
 from rltop.run.places import FoundRun
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
@@ -233,7 +233,7 @@ async def test_the_run_on_the_screen_stays_when_a_stream_joins_it_and_when_other
 
 async def test_every_page_can_be_opened_while_there_is_no_file_yet(tmp_path: Path) -> None:
     clock = FakeClock()
-    found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
+    found = [future_run([str(tmp_path)], discover([str(tmp_path)]))]
     session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
     app = app_of(session)
     for size in ((40, 12), (80, 24), (200, 60)):
@@ -270,7 +270,7 @@ async def test_what_cannot_be_read_is_named_on_every_page(tmp_path: Path) -> Non
 
 async def test_of_several_runs_that_come_where_one_waited_a_list_is_shown(tmp_path: Path) -> None:
     clock = FakeClock()
-    found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
+    found = [future_run([str(tmp_path)], discover([str(tmp_path)]))]
     session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
     app = app_of(session)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -23,7 +23,7 @@ from rltop.errors import EXIT_DIED, EXIT_NO_METRICS, EXIT_USAGE
 from rltop.formats.kinds import Kind
 from rltop.model import RunState
 from rltop.run import discover as discovering
-from rltop.run.discover import Rescanner, awaited, discover, is_awaited
+from rltop.run.discover import Rescanner, discover, future_run, is_awaited
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 
@@ -39,7 +39,7 @@ class Awaiting:
 
     def __init__(self, *paths: str) -> None:
         self.clock = FakeClock()
-        found = [awaited(paths, discover(paths))]
+        found = [future_run(paths, discover(paths))]
         self.scanner = Rescanner(paths, found, self.clock, lambda: None)
         self.session = Session(found, lambda path, lines: DirectFeed(path, clock=self.clock, last=lines), self.clock)
         self.session.take_rescan = self.scanner.take

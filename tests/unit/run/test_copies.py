@@ -20,7 +20,7 @@ from rltop.config import Config
 from rltop.formats.kinds import JSONL
 from rltop.model import RunState
 from rltop.report.text import check_text
-from rltop.run.discover import Rescanner, awaited, discover
+from rltop.run.discover import Rescanner, discover, future_run
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -166,7 +166,7 @@ def test_a_file_that_was_named_is_shown_whatever_it_repeats(tmp_path: Path) -> N
 
 def test_while_the_trackers_begin_one_after_the_other_there_is_one_row(tmp_path: Path) -> None:
     clock = FakeClock()
-    found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
+    found = [future_run([str(tmp_path)], discover([str(tmp_path)]))]
     scanner = Rescanner([str(tmp_path)], found, clock, lambda: None)
     session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
     session.take_rescan = scanner.take
@@ -230,7 +230,7 @@ def write(home: Path, name: str, rows: list[dict[str, float]]) -> None:
 @pytest.mark.parametrize("seed", range(200 if EXPLORES else 3))
 def test_in_whatever_order_the_files_of_a_training_appear_and_grow_it_is_one_row(tmp_path: Path, seed: int) -> None:
     dice, clock = random.Random(seed), FakeClock()
-    found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
+    found = [future_run([str(tmp_path)], discover([str(tmp_path)]))]
     scanner = Rescanner([str(tmp_path)], found, clock, lambda: None)
     session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
     session.take_rescan = scanner.take

@@ -11,7 +11,7 @@ from tables import each_row
 from rltop.cli.open_session import direct, runs_of
 from rltop.clock import FakeClock
 from rltop.pages.stages import build_timing
-from rltop.run.discover import awaited, discover
+from rltop.run.discover import discover, future_run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 from tests.binary_files import block_log, history, run_record
@@ -129,6 +129,6 @@ def test_a_run_is_never_named_by_a_dot(
     (tmp_path / "folder/abc/metrics/reward").write_text("1700000000000 0.5 1\n")
     monkeypatch.chdir(tmp_path / stands)
     looked = discover([path])
-    found = looked.found or [awaited([path], looked)]
+    found = looked.found or [future_run([path], looked)]
     assert name in [str(each.name) for each in found]
     assert not [each for each in found if not str(each.name).strip("./")]

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from rltop.clock import Clock, FakeClock
-from rltop.run.discover import FirstScan, Rescanner, discover, still_looking
+from rltop.run.discover import FirstScan, Rescanner, discover, run_being_sought
 from rltop.run.session import Session
 from rltop.run.sniff import sniff
 from rltop.sources.feed import DirectFeed
@@ -232,7 +232,7 @@ def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, m
     monkeypatch.setattr("rltop.run.discover.PROGRESS_S", 0.02)
     look = FirstScan([str(tmp_path)], Clock())
     assert not look.wait(0.01)
-    found = [still_looking([str(tmp_path)], look.so_far)]
+    found = [run_being_sought([str(tmp_path)], look.so_far)]
     has_news = threading.Event()
     scanner = Rescanner([str(tmp_path)], found, Clock(), has_news.set, first=look)
     session = Session(found, lambda path, lines: DirectFeed(path, last=lines), Clock())
@@ -269,7 +269,7 @@ def test_a_look_without_an_answer_is_said_to_have_none(tmp_path, monkeypatch):
     assert look.silent_s == 0.0
     clock.advance(12.0)
     assert look.silent_s == 12.0
-    assert "no answer from the file system for 12 s" in still_looking(["x"], look.so_far, look.silent_s).awaits
+    assert "no answer from the file system for 12 s" in run_being_sought(["x"], look.so_far, look.silent_s).awaits
     slowly.let_through(1, look)
     assert look.wait(5.0)
     assert look.silent_s == 0.0
@@ -281,7 +281,7 @@ def test_a_slow_look_at_a_file_that_is_not_there_goes_on_until_it_is(tmp_path, m
     path = tmp_path / "metrics.jsonl"
     look = FirstScan([str(path)], Clock())
     has_news = threading.Event()
-    found = [still_looking([str(path)], look.so_far)]
+    found = [run_being_sought([str(path)], look.so_far)]
     scanner = Rescanner([str(path)], found, Clock(), has_news.set, first=look)
     session = Session(found, lambda path, lines: DirectFeed(path, last=lines), Clock())
     session.take_rescan = scanner.take

@@ -28,7 +28,7 @@ from rltop.formats.rollouts.files import LinesDump
 from rltop.model import EventState
 from rltop.model.completions import Completion, step_of
 from rltop.rules.options import EngineOptions
-from rltop.run.discover import awaited, discover
+from rltop.run.discover import discover, future_run
 from rltop.run.rollouts import HELD_STEPS, RolloutShelf, RolloutWatch, dumps_near, given_dumps
 from rltop.run.run import Run
 from rltop.run.session import Session
@@ -438,7 +438,7 @@ def test_completions_without_metrics_are_named_and_shown(
     paths = [str(tmp_path / named)]
     discovery = discover(paths)
     assert discovery.completions == [str(dump)]
-    session = Session([awaited(paths, discovery)], direct(FakeClock()), FakeClock(), Config().ingest)
+    session = Session([future_run(paths, discovery)], direct(FakeClock()), FakeClock(), Config().ingest)
     (run,) = session.runs
     looked_through(session, run)
     assert run.rollouts.state.steps == (1, 2, 3)
