@@ -18,7 +18,7 @@ from rltop.formats.decoder import DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import Counts, Event, EventState, Evidence, Label, Level, RunState, Unit, Verdict, VerdictState
 from rltop.rules.options import EngineOptions
-from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
+from rltop.run.past import standing_at, step_at_same_time, verdicts_of_stream, worst_first
 from rltop.run.pipeline import Pipeline
 from rltop.run.preferences import NO_GOAL, Goal, OwnRules
 from rltop.run.rollouts import RolloutShelf
@@ -128,7 +128,7 @@ class FakeRun:
             return tuple(self.verdicts)
         found = standing_at(self.events, step, self.muted, self.identity)
         for part in self.other_streams:
-            found += of_stream(part.verdicts_at(step_at_same_time(self.stream, step, part.stream)), part.role)
+            found += verdicts_of_stream(part.verdicts_at(step_at_same_time(self.stream, step, part.stream)), part.role)
         return worst_first(found)
 
 

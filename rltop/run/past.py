@@ -112,7 +112,7 @@ def _past_verdict(past: _Past, incidents: Mapping[int, Incident], step: int, ide
     return advise(found)
 
 
-def of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
+def verdicts_of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
     """Verdicts of another stream of the run, labelled with its name."""
     return [one._replace(stream=role, headline=f"{role}: {one.headline}") for one in verdicts]
 

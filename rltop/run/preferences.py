@@ -232,19 +232,19 @@ class Acknowledged(NamedTuple):
 
     Attributes:
         since_step: its onset; an alert with another onset is a new one.
-        reach: distance of its metric from the baseline, or from 0 for a fixed threshold; None if it has neither.
+        distance: distance of its metric from the baseline, or from 0 for a fixed threshold; None if it has neither.
     """
 
     level: Level
     since_step: int
-    reach: float | None
+    distance: float | None
 
     def covers(self, verdict: Verdict) -> bool:
         """Whether the verdict is this alert and not worse: neither a higher level nor half as far again."""
         if not verdict.is_active or verdict.since_step != self.since_step or verdict.level > self.level:
             return False
         reach = _reach(verdict)
-        return self.reach is None or reach is None or reach <= _FARTHER * self.reach
+        return self.distance is None or reach is None or reach <= _FARTHER * self.distance
 
 
 Acknowledgements = Mapping[str, Acknowledged]
@@ -284,28 +284,30 @@ def _read_acknowledged(said: object) -> Acknowledged | None:
     return Acknowledged(level, said["since"], reach)
 
 
-def acknowledged_of(path: str, told: Mapping[str, Acknowledgements]) -> Acknowledgements:
-    return told.get(str(Path(path).absolute()), {}) if told else {}
+def acknowledged_of(path: str, acknowledged: Mapping[str, Acknowledgements]) -> Acknowledgements:
+    return acknowledged.get(str(Path(path).absolute()), {}) if acknowledged else {}
 
 
-def with_run(told: Mapping[str, T], path: str, said: T | None) -> Mapping[str, T]:
+def with_run(by_run: Mapping[str, T], path: str, own_entry: T | None) -> Mapping[str, T]:
     """A copy with the entry of one run replaced or removed; the oldest runs are dropped beyond the limit."""
     own = str(Path(path).absolute())
-    rest = [(name, each) for name, each in told.items() if name != own]
-    return dict(rest[1 - _MOST_RUNS :] + ([(own, said)] if said else []))
+    rest = [(name, each) for name, each in by_run.items() if name != own]
+    return dict(rest[1 - _MOST_RUNS :] + ([(own, own_entry)] if own_entry else []))
 
 
-def save_acknowledged(told: Mapping[str, Acknowledgements], environment: Mapping[str, str] | None = None) -> Path:
+def save_acknowledged(
+    acknowledged: Mapping[str, Acknowledgements], environment: Mapping[str, str] | None = None
+) -> Path:
     """Write all acknowledgements, replacing the file.
 
     Raises:
         OSError: it cannot be written.
     """
     lines = []
-    for path, alerts in told.items():
+    for path, alerts in acknowledged.items():
         lines.append(f"[{quoted(path)}]")
         for rule, one in sorted(alerts.items()):
-            reach = "" if one.reach is None else f", reach = {one.reach!r}"
+            reach = "" if one.distance is None else f", reach = {one.distance!r}"
             lines.append(f'{quoted(rule)} = {{ level = "{one.level.word}", since = {one.since_step}{reach} }}')
         lines.append("")
     return save_state(ACKNOWLEDGED_FILE, _ACKNOWLEDGED_HEAD + "\n".join(lines), environment)
@@ -448,19 +450,19 @@ def places_of(path: str, told: OwnRules) -> list[tuple[RuleScope, str]]:
     return [(scope, place) for scope, place in [*places, (RuleScope.RUN, str(run))] if place in told]
 
 
-def own_rules_of(path: str, told: OwnRules) -> dict[str, dict[str, tuple[RuleValue, RuleScope]]]:
+def own_rules_of(path: str, own_rules: OwnRules) -> dict[str, dict[str, tuple[RuleValue, RuleScope]]]:
     """The settings that apply to the run at `path`, each with its scope."""
     found: dict[str, dict[str, tuple[RuleValue, RuleScope]]] = {}
-    for scope, place in places_of(path, told):
-        for rule, own in told[place].items():
+    for scope, place in places_of(path, own_rules):
+        for rule, own in own_rules[place].items():
             found.setdefault(rule, {}).update({name: (value, scope) for name, value in own.items()})
     return found
 
 
-def thresholds_of(path: str, told: OwnRules) -> dict[str, dict[str, RuleValue]]:
+def thresholds_of(path: str, own_rules: OwnRules) -> dict[str, dict[str, RuleValue]]:
     found = {
         rule: {name: value for name, (value, _) in own.items() if name != MUTE}
-        for rule, own in own_rules_of(path, told).items()
+        for rule, own in own_rules_of(path, own_rules).items()
     }
     return {rule: own for rule, own in found.items() if own}
 
@@ -469,17 +471,17 @@ def muted_of(path: str, told: OwnRules) -> frozenset[str]:
     return frozenset(rule for rule, own in own_rules_of(path, told).items() if own.get(MUTE, (False,))[0] is True)
 
 
-def with_rule(told: OwnRules, place: str, rule: str, name: str, value: RuleValue | None) -> OwnRules:
+def with_rule(own_rules: OwnRules, place: str, rule: str, name: str, value: RuleValue | None) -> OwnRules:
     """A copy with another value in one place; None removes it, or with an empty name all settings of the rule.
 
     With too many places the oldest are dropped.
     """
-    before = told.get(place, {})
+    before = own_rules.get(place, {})
     own = {each: said for each, said in before.get(rule, {}).items() if name and each != name}
     if value is not None:
         own[name] = value
     table = {each: said for each, said in before.items() if each != rule} | ({rule: own} if own else {})
-    rest = [(each, said) for each, said in told.items() if each != place]
+    rest = [(each, said) for each, said in own_rules.items() if each != place]
     old = [each for each, _ in rest if each != RuleScope.EVERYWHERE][: max(0, len(rest) + 1 - _MOST_PLACES)]
     return {each: said for each, said in rest if each not in old} | ({place: table} if table else {})
 

@@ -16,7 +16,7 @@ from rltop.errors import SourceError
 from rltop.formats.decoder import BARE_FAILURES
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.model.table_rows import log_of
-from rltop.run.past import LIVENESS_RULE, of_stream, standing_at, step_at_same_time, worst_first
+from rltop.run.past import LIVENESS_RULE, standing_at, step_at_same_time, verdicts_of_stream, worst_first
 from rltop.run.pipeline import Budget
 from rltop.run.preferences import NO_GOAL, NO_RULES, Goal, OwnRules
 from rltop.run.run_stream import RunStream
@@ -350,7 +350,7 @@ class Run:
         found = list(own)
         found += [one for watch in self._watches for one in watch.verdicts if not one.is_of(self.main.judging.muted)]
         for each in self._judged:
-            found += of_stream(each.verdicts, each.role)
+            found += verdicts_of_stream(each.verdicts, each.role)
         return _advised(sorted(found, key=lambda v: (*v.urgency, v.stream, v.since_record)), self.state)
 
     def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
@@ -360,7 +360,7 @@ class Run:
         found = standing_at(self.events, step, self.main.judging.muted, self.identity)
         for each in self._judged:
             there = each.verdicts_at(step_at_same_time(self.stream, step, each.stream))
-            found += of_stream(there, each.role)
+            found += verdicts_of_stream(there, each.role)
         return tuple(_advised(worst_first(found), self.state))
 
     def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
@@ -373,7 +373,7 @@ class Run:
         found += self.main.muted_at(step)
         for each in self._judged:
             at = None if step is None else step_at_same_time(self.stream, step, each.stream)
-            found += of_stream(each.muted_at(at), each.role)
+            found += verdicts_of_stream(each.muted_at(at), each.role)
         return worst_first(found)
 
     def with_acknowledged(self, rule: str) -> Acknowledgements | None:

@@ -116,10 +116,10 @@ class RunBuilder:
         """Build a run with all of its streams and the user's arrangement of rows."""
         run = self._build(found)
         run.copies = found.copies
-        self.tell(run)
+        self.apply_preferences(run)
         return run
 
-    def tell(self, run: Run) -> None:
+    def apply_preferences(self, run: Run) -> None:
         path, options = run.path.raw, self.options
         run.arrangement = preferences.rows_of(path, options.rows)
         run.acknowledged = preferences.acknowledged_of(path, options.acknowledged)
@@ -368,7 +368,7 @@ class Session:
                 before.close()
                 before.replaced_by = self.runs[at] = self.builder.build(self._found[at])
             else:
-                self.builder.tell(before)
+                self.builder.apply_preferences(before)
 
     def arrange(self, run: Run, arrangement: Arrangement) -> None:
         """Save the arrangement of rows for the runs of a project.
@@ -420,7 +420,7 @@ class Session:
             acknowledged=preferences.load_acknowledged(), goals=preferences.load_goals()
         )
         for each in self.runs:
-            self.builder.tell(each)
+            self.builder.apply_preferences(each)
 
     def _drop_parts(self, at: int) -> None:
         """Drop runs that have turned out to be streams of another one, or other records of it."""
