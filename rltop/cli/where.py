@@ -184,17 +184,19 @@ def read_path(path: str, config: Config) -> JobFiles:
         session.close()
 
 
-def status_of(read: JobFiles, now_s: float, asked: SourceResults) -> JobStatus:
+def status_of(read: JobFiles, now_s: float, results: SourceResults) -> JobStatus:
     """Where the job is.
 
     Raises:
         RltopError: nothing was readable and no named source provided information, or the log is no longer readable.
     """
-    has_told = any(fact.source != TitlesProbe.source for fact in asked.facts.all) or any(map(_is_news, asked.silences))
+    has_told = any(fact.source != TitlesProbe.source for fact in results.facts.all) or any(
+        map(_is_news, results.silences)
+    )
     if read.error is not None and not has_told:
         raise read.error
     try:
-        found = read_job_status(read.log, read.other_events, read.path, now_s, asked)
+        found = read_job_status(read.log, read.other_events, read.path, now_s, results)
     except OSError as error:
         raise cannot_read(read.log, error) from error
     if read.run is None or read.log == read.path:

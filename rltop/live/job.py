@@ -242,7 +242,7 @@ class JobProbe(Probe):
         self.log = self._traced = ""
         self._traces = Traces()
         self._begin()
-        self._told: Sequence[Fact] = ()
+        self._facts: Sequence[Fact] = ()
         self._line = ""
         self._looked_s = self._grown_s = self._told_s = -math.inf
 
@@ -271,7 +271,7 @@ class JobProbe(Probe):
             for event in in_order(*sources):
                 self._phases.take(event)
             reader = self._reader
-            self._told = (
+            self._facts = (
                 LogFacts(
                     self.log or self._traced or self.source,
                     self._phases.moved_s or now_s if reader.last_s is None else reader.last_s,
@@ -281,7 +281,7 @@ class JobProbe(Probe):
                     self._checkpoint,
                 ),
             )
-        return self._told
+        return self._facts
 
     def _has_saved(self, now_s: float) -> bool:
         """Whether the newest checkpoint has changed since the last check."""
@@ -361,7 +361,7 @@ NO_RESULTS = SourceResults()
 
 
 def read_job_status(
-    log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, asked: SourceResults = NO_RESULTS
+    log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, results: SourceResults = NO_RESULTS
 ) -> JobStatus:
     """Where a job is, from its log, other files and sources.
 
@@ -371,7 +371,7 @@ def read_job_status(
     Raises:
         OSError: the log cannot be read.
     """
-    return job_status(facts_from_files(log, others, source, now_s), now_s, asked)
+    return job_status(facts_from_files(log, others, source, now_s), now_s, results)
 
 
 def facts_from_files(
@@ -392,12 +392,12 @@ def facts_from_files(
     )
 
 
-def job_status(told: LogFacts, now_s: float, asked: SourceResults = NO_RESULTS) -> JobStatus:
+def job_status(log: LogFacts, now_s: float, results: SourceResults = NO_RESULTS) -> JobStatus:
     """Where a job is, from its files and other sources."""
-    found = judge(told.phases, now_s, asked.facts, told.source)
+    found = judge(log.phases, now_s, results.facts, log.source)
     found = found._replace(
-        last_line=told.last_line,
-        job=found.job or job_of_log(told.source),
-        accuracy_s=None if found.since is None else max(found.accuracy_s or 0.0, told.uncertainty_s),
+        last_line=log.last_line,
+        job=found.job or job_of_log(log.source),
+        accuracy_s=None if found.since is None else max(found.accuracy_s or 0.0, log.uncertainty_s),
     )
-    return gathered(found, asked.facts, asked.silences, now_s, asked.checkpoint)
+    return gathered(found, results.facts, results.silences, now_s, results.checkpoint)

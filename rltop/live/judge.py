@@ -95,10 +95,10 @@ def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "
         engines=(*engines_of(phases, source), *facts.engines),
         job=next((each.id for each in facts.jobs), None),
     )
-    return _beside(found, facts, now_s)
+    return _with_process_phase(found, facts, now_s)
 
 
-def _beside(found: JobStatus, facts: Facts, now_s: float) -> JobStatus:
+def _with_process_phase(found: JobStatus, facts: Facts, now_s: float) -> JobStatus:
     """Take the phase from the processes if the log has none, or is older than their report."""
     if facts.commonest is None or found.state in ("dead", "finished", "interrupted"):
         return found

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.05
 """Poll interval for timeouts of sources while a caller waits."""
-TOLD_S = 5.0
+FACTS_S = 5.0
 """Unchanged results keep their times for this long: rebuilding a thousand processes each second would cost too much."""
 
 GONE = "no longer in the queue"
@@ -272,7 +272,7 @@ class Probes:
         self._all = [_ProbeThread(probe, self._answered) for probe in probes]
         self._clock, self._notify = clock, notify
         self._news = threading.Event()
-        self._told: tuple[int, float, Facts] | None = None
+        self._joined_facts: tuple[int, float, Facts] | None = None
         self._once: tuple[list[int | bool], list[int]] = ([], [])
 
     def poll(self) -> None:
@@ -320,12 +320,12 @@ class Probes:
     def facts(self) -> Facts:
         """The last result of every source."""
         version, now = self.version, self._clock.monotonic()
-        if self._told is None or self._told[0] != version or now - self._told[1] >= TOLD_S:
+        if self._joined_facts is None or self._joined_facts[0] != version or now - self._joined_facts[1] >= FACTS_S:
             facts = [fact for each in self._all for fact in each.facts]
             others = [fact for fact in facts if not isinstance(fact, Process)]
             processes = [fact for fact in facts if isinstance(fact, Process)]
-            self._told = version, now, Facts((*others, *(processes[at] for at in self._distinct(processes))))
-        return self._told[2]
+            self._joined_facts = version, now, Facts((*others, *(processes[at] for at in self._distinct(processes))))
+        return self._joined_facts[2]
 
     def _distinct(self, processes: Sequence[Process]) -> Sequence[int]:
         """Indices of processes without a better duplicate from another source; recomputed if a source has changed."""

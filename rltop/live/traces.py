@@ -86,7 +86,7 @@ class Traces:
         except (OSError, ValueError):
             return []
         has_signs = _has_signs(data)
-        found = _told(data, status.st_mtime) if has_signs else []
+        found = _events_in(data, status.st_mtime) if has_signs else []
         self._read[str(path)] = _TracesRead(stamp, has_signs, found)
         return found
 
@@ -95,7 +95,7 @@ def _has_signs(data: bytes) -> bool:
     return any(sign in data for sign in _SIGNS)
 
 
-def _told(data: bytes, written_s: float) -> list[PhaseEvent]:
+def _events_in(data: bytes, written_s: float) -> list[PhaseEvent]:
     spans = [span for line in data.split(b"\n") if (span := _parsed(line))]
     newest_us = max((_number(span.get("ts")) for span in spans if span.get("ph") in ("B", "E")), default=0.0)
     begin_us = 0.0 if newest_us >= _EPOCH_US else newest_us - 1e6 * written_s
