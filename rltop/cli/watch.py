@@ -239,7 +239,7 @@ class Hooks:
 
     def _tell_warden(self) -> None:
         if self._warden is not None:
-            self._warden.tell(b" ".join(b"%d" % each.process.pid for each in self._running))
+            self._warden.set_message(b" ".join(b"%d" % each.process.pid for each in self._running))
 
 
 def group_warden() -> Warden | None:

@@ -348,8 +348,8 @@ class GuardedDriver(LinuxDriver):
         self._file = cast("Any", _Outlet(self.guard))
         self.fileno = self.guard.input_fd
         self.input_tty = True
-        self._told_to_end, self._tells_to_end = os.pipe()
-        os.set_blocking(self._told_to_end, False)
+        self._end_reader, self._end_writer = os.pipe()
+        os.set_blocking(self._end_reader, False)
         self.guard.on_stop(partial(self._loop_soon, self.stop_job), partial(self._loop_soon, self.draw_again))
 
     def _loop_soon(self, call: Callable[[], None]) -> None:
@@ -421,13 +421,13 @@ class GuardedDriver(LinuxDriver):
         for message in parser.feed(decode(self._typed)):
             self.process_message(message)
         with contextlib.suppress(BlockingIOError):
-            os.read(self._told_to_end, _BLOCK_BYTES)  # a previous wake-up of the thread
+            os.read(self._end_reader, _BLOCK_BYTES)  # a previous wake-up of the thread
         is_told = False
         while True:
             is_last = is_told or self.exit_event.is_set()
             wait_s = 0.0 if is_last else _KEYS_S if parser.is_waiting else _CALM_S
-            ready = select.select([self.fileno, self._told_to_end], [], [], wait_s)[0]
-            is_told = self._told_to_end in ready
+            ready = select.select([self.fileno, self._end_reader], [], [], wait_s)[0]
+            is_told = self._end_reader in ready
             if self.fileno in ready:
                 data = os.read(self.fileno, _BLOCK_BYTES)
                 for message in parser.feed(decode(data)):
@@ -450,7 +450,7 @@ class GuardedDriver(LinuxDriver):
         """Wait for the terminal's last answer, as none is read later."""
         self.guard.stop_waiting()
         self.ping.settle()
-        os.write(self._tells_to_end, b"\0")
+        os.write(self._end_writer, b"\0")
         thread = self._key_thread
         if self._keeps_keys and thread is not None:
             self._disable_mouse_support()

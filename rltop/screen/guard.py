@@ -31,9 +31,9 @@ from rltop.screen.modes import (
     ShellJob,
     as_word,
     foreground,
-    give_back,
-    give_back_for,
     reopened_terminal,
+    restore_terminal,
+    restore_terminal_for,
     take_keys_quietly,
 )
 from rltop.screen.warden import Warden
@@ -96,7 +96,7 @@ class TerminalGuard:
         with contextlib.suppress(OSError):
             # Without the warden a crash leaves the terminal in disorder, which is no reason not to start.
             fds, job = (self.input_fd, self._writing_fd), self.signals.job
-            self._warden = Warden(give_back_for, *fds, job.own, *job.shells, keeps=fds)
+            self._warden = Warden(restore_terminal_for, *fds, job.own, *job.shells, keeps=fds)
         self.signals.listen()
         self.enter()
         return self
@@ -135,13 +135,13 @@ class TerminalGuard:
 
         Keys typed from now on stay in the terminal's queue until somebody reads them. Does nothing if already entered.
         """
-        with self._output, self.signals.put_off():
+        with self._output, self.signals.deferred():
             if self._is_entered:
                 return
             self._settings = take_keys_quietly(self.input_fd)
             self._is_entered, self._writes_until_s = True, None
             if self._warden is not None:
-                self._warden.tell(as_word(self._settings))
+                self._warden.set_message(as_word(self._settings))
             self.write(ENTER)
 
     def restore(self, *, keeps_keys: bool = False) -> None:
@@ -152,11 +152,13 @@ class TerminalGuard:
         """
         if not self._is_entered:
             return
-        with self.signals.put_off(), self._alone() as is_first:
+        with self.signals.deferred(), self._alone() as is_first:
             if is_first:
-                give_back(self.input_fd, self._writing_fd, self._settings, self.signals.job, keeps_keys=keeps_keys)
+                restore_terminal(
+                    self.input_fd, self._writing_fd, self._settings, self.signals.job, keeps_keys=keeps_keys
+                )
                 if self._warden is not None:
-                    self._warden.tell(b"")
+                    self._warden.set_message(b"")
 
     def stop_waiting(self) -> None:
         """Before leaving the screen: stop waiting for a terminal that reads slowly or not at all."""
@@ -411,7 +413,7 @@ class Signals:
         signal.signal(signal.SIGTSTP, signal.SIG_DFL if self._may_stop else signal.SIG_IGN)
 
     @contextmanager
-    def put_off(self) -> Iterator[None]:
+    def deferred(self) -> Iterator[None]:
         """Defer signals, so that no state is left half changed.
 
         Blocking them in this thread would not suffice: another thread would receive them, and the handler would still
@@ -438,7 +440,7 @@ class Signals:
         """
         if not self._may_stop:
             return
-        with self.put_off():
+        with self.deferred():
             signal.signal(signal.SIGTSTP, signal.SIG_DFL)
             os.kill(0, signal.SIGTSTP)
             self.listen_to_stops()
@@ -463,7 +465,7 @@ class Signals:
         elif number == signal.SIGTSTP:
             self._stop()
         elif number == signal.SIGCONT:
-            with self.put_off():
+            with self.deferred():
                 self._await_foreground()
             if not self._is_ending:
                 self._go_on()

@@ -100,7 +100,7 @@ def foreground(fd: int) -> int | None:
         return None
 
 
-def give_back(
+def restore_terminal(
     input_fd: int,
     output_fd: int,
     settings: Settings | None,
@@ -174,6 +174,6 @@ def from_word(word: bytes) -> Settings | None:
     return settings
 
 
-def give_back_for(word: bytes, input_fd: int, output_fd: int, own: int, *shells: int) -> None:
-    """`give_back` on behalf of a dead process, from its last message."""
-    give_back(input_fd, output_fd, from_word(word), ShellJob(own, frozenset(shells)), WARDEN_PATIENCE_S)
+def restore_terminal_for(word: bytes, input_fd: int, output_fd: int, own: int, *shells: int) -> None:
+    """`restore_terminal` on behalf of a dead process, from its last message."""
+    restore_terminal(input_fd, output_fd, from_word(word), ShellJob(own, frozenset(shells)), WARDEN_PATIENCE_S)

@@ -223,14 +223,14 @@ class RowView(Widget, can_focus=True):
     @property
     def here(self) -> int:
         spot = self.selection.spot
-        return spot.y if spot is not None and self.sees(spot.y) else self.top
+        return spot.y if spot is not None and self.is_in_view(spot.y) else self.top
 
-    def sees(self, y: int) -> bool:
+    def is_in_view(self, y: int) -> bool:
         return self.top <= y < self.top + self.size.height
 
     def go_to(self, y: int) -> None:
         self._move(lambda: self.selection.in_row(y))
-        if not self.sees(y):
+        if not self.is_in_view(y):
             self._scroll(y - self.size.height // 3)
 
     def render_line(self, y: int) -> Strip:
@@ -346,7 +346,7 @@ class RowView(Widget, can_focus=True):
     def _hidden_by(self) -> int:
         """-1 or 1 if the selection is above or below the visible rows, else 0."""
         spot = self.selection.spot
-        if spot is None or self.sees(spot.y):
+        if spot is None or self.is_in_view(spot.y):
             return 0
         return -1 if spot.y < self.top else 1
 

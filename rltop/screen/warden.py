@@ -58,7 +58,7 @@ class Warden:
         finally:
             os.close(reading)
 
-    def tell(self, word: bytes) -> None:
+    def set_message(self, word: bytes) -> None:
         """Replace the message for the cleanup; an empty one means none. A single line, shorter than a page."""
         with suppress(OSError):
             os.write(self._writing, word + b"\n")

@@ -23,7 +23,7 @@ from pathlib import Path
 import errand
 from rltop.screen.warden import Warden
 warden = Warden(errand.put_right, 7, keeps=(1,))
-warden.tell(sys.argv[2].encode())
+warden.set_message(sys.argv[2].encode())
 if sys.argv[1] == "dismiss":
     warden.dismiss()
 if sys.argv[1] == "late":
@@ -31,7 +31,7 @@ if sys.argv[1] == "late":
     while Path(f"/proc/{child}/comm").read_text() != "warden\\n":
         time.sleep(0.01)
 for word in sys.argv[3:]:
-    warden.tell(word.encode())
+    warden.set_message(word.encode())
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -67,7 +67,7 @@ from rltop.screen import warden
 waiting = warden.Warden(warden.end_groups)
 (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 command = subprocess.Popen(["sleep", "60"], start_new_session=True)
-waiting.tell(b"%d" % command.pid)
+waiting.set_message(b"%d" % command.pid)
 process = Path(f"/proc/{child}")
 while (process / "comm").read_text() != "warden\\n":
     time.sleep(0.01)
@@ -115,7 +115,7 @@ process = Path(f"/proc/{child}")
 assert process.exists()
 warden.dismiss()
 assert not process.exists()
-warden.tell(b"something")
+warden.set_message(b"something")
 warden.dismiss()
 """
     subprocess.run([sys.executable, "-c", program], check=True)
