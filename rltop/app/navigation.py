@@ -144,7 +144,7 @@ _CLOCK = regex(r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)")
 _DAY_S = 86_400.0
 
 
-def goal_of(word: str, said: str, before: Goal, first_s: float | None, now_s: float) -> Goal:
+def goal_of(word: str, text: str, before: Goal, first_s: float | None, now_s: float) -> Goal:
     """What was typed of a target or a limit: `target 10000`, `until 24h`, `until 1d 12h`, `until 18:30`, `… off`.
 
     Args:
@@ -153,19 +153,19 @@ def goal_of(word: str, said: str, before: Goal, first_s: float | None, now_s: fl
     Raises:
         ValueError: it is neither; the message says what would be.
     """
-    if said == "off":
+    if text == "off":
         return before._replace(**{"target": None} if word == "target" else {"until_s": None})
     if word == "target":
-        digits = re.sub(r"[,_ ]", "", said)
+        digits = re.sub(r"[,_ ]", "", text)
         if not digits.isdecimal() or not 0 < len(digits) <= _MOST_DIGITS or not int(digits):
             raise ValueError("no step: type target 10000, or target off")
         return before._replace(target=int(digits))
-    at, span = _CLOCK.fullmatch(said), _SPAN.fullmatch(said)
+    at, span = _CLOCK.fullmatch(text), _SPAN.fullmatch(text)
     if at is not None:
         today = datetime.fromtimestamp(now_s).astimezone()
         until_s = today.replace(hour=int(at["hour"]), minute=int(at["minute"]), second=0, microsecond=0).timestamp()
         return before._replace(until_s=until_s if until_s > now_s else until_s + _DAY_S)
-    if not said or span is None:
+    if not text or span is None:
         raise ValueError("no limit: type until 24h, until 1d 12h, until 18:30, or until off")
     days, hours, minutes = (float(span[name] or 0.0) for name in ("days", "hours", "minutes"))
     start_s = now_s if first_s is None else first_s

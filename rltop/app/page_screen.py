@@ -473,15 +473,15 @@ def sorted_next(page: Page, rows: Sequence[Row]) -> list[Effect]:
     return [effect, Say("in the usual order" if sorting is None else f"sorted by {sorting.name}")]
 
 
-def paint_status(page: Page, moment: Moment, target: Target | None, below: int, told: str, width: int) -> Row:
+def paint_status(page: Page, moment: Moment, target: Target | None, below: int, message: str, width: int) -> Row:
     """What was told last; else what is selected, and on the right what holds for the run.
 
     Args:
         below: rows under the last one in sight.
     """
     keys, run = moment.keys, moment.snapshot.run
-    if told:
-        return RowBuilder(width, moment.glyphs).add(" ").add(clip(told, width - 2), "strong").row()
+    if message:
+        return RowBuilder(width, moment.glyphs).add(" ").add(clip(message, width - 2), "strong").row()
     right: list[tuple[str, str]] = [(moment.played, "cursor")] if moment.played else []
     if len(moment.runs) > 1 and not page.names_runs:
         right.append((clip_middle(run.name.display, width // 3), "strong"))

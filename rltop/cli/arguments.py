@@ -199,20 +199,20 @@ def _add(parser: argparse.ArgumentParser, section: str, *, is_whole: bool) -> No
         )
 
 
-def _argument_options(given: str, metavar: str, said: Mapping[str, str]) -> dict[str, Any]:
+def _argument_options(given: str, metavar: str, words: Mapping[str, str]) -> dict[str, Any]:
     if given == "flag":
         return {"action": "store_true"}
-    read, default = _GIVEN[given], said.get("default")
+    read, default = _GIVEN[given], words.get("default")
     found: dict[str, Any] = {
         "type": read,
         "metavar": metavar if metavar != "-" else None,
-        "default": [] if "many" in said else default if default is None or read is None else read(default),
-        "action": "append" if "many" in said else "store",
-        "nargs": next((sign for sign in "*+?" if sign in said), None),
-        "const": said.get("?"),
-        "choices": tuple(said["of"].split()) if "of" in said else None,
-        "dest": said.get("to"),
-        "required": "needed" in said or None,
+        "default": [] if "many" in words else default if default is None or read is None else read(default),
+        "action": "append" if "many" in words else "store",
+        "nargs": next((sign for sign in "*+?" if sign in words), None),
+        "const": words.get("?"),
+        "choices": tuple(words["of"].split()) if "of" in words else None,
+        "dest": words.get("to"),
+        "required": "needed" in words or None,
     }
     return {name: value for name, value in found.items() if value is not None}
 

@@ -61,16 +61,16 @@ def read_newest(found: FoundRun, kind: Kind, last: LastRows, config: Config, clo
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps
     decoder = kind.make(options.decoder._replace(may_count_rows=False, is_hurried=True, writer=log_of(found.path)[1]))
-    size, meant = options.rules.group_size, preferences.meanings_of(found.path, options.meanings)
+    size, user_meanings = options.rules.group_size, preferences.meanings_of(found.path, options.meanings)
     path = Label.of(found.path)
     hurried = JsonlDecoder(options.decoder._replace(is_hurried=True))
-    unread = Pipeline(hurried, Stream("", options.store), None, size, meant)
+    unread = Pipeline(hurried, Stream("", options.store), None, size, user_meanings)
     newest = DirectFeed(found.path, clock=clock, last=last)
     main = RunStream(
         path,
         ReadPath(_UnreadHistory(found.size), unread),
         clock,
-        previews=[ReadPath(newest, Pipeline(decoder, stream, None, size, meant))],
+        previews=[ReadPath(newest, Pipeline(decoder, stream, None, size, user_meanings))],
         modified_s=found.modified_s,
     )
     run = Run(found.name, path, main)

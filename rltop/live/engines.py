@@ -100,8 +100,8 @@ def _table() -> _Told:
     found: _Told = {}
     for section in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").split("\n\n[")[1:]:
         kind, *rows = section.splitlines()
-        for metric, told, *scale in (row.split(" | ") for row in rows):
-            found[metric] = kind.removesuffix("]"), told, float(scale[0]) if scale else 1.0
+        for metric, numbers, *scale in (row.split(" | ") for row in rows):
+            found[metric] = kind.removesuffix("]"), numbers, float(scale[0]) if scale else 1.0
     return found
 
 
@@ -159,19 +159,19 @@ class MetricsReader:
                 continue
             labels = sample.labels
             place = labels.get("instance", self._place)
-            kind, told, scale = _TABLE.get(sample.name, ("", "", 1.0))
+            kind, numbers, scale = _TABLE.get(sample.name, ("", "", 1.0))
             if kind == _DEVICE:
                 host = labels.get("Hostname") or labels.get("hostname") or labels.get("ip") or place
                 number = labels.get("gpu") or labels.get("GpuIndex") or "0"
-                devices.setdefault((host, number), {})[told] = sample.value * scale
+                devices.setdefault((host, number), {})[numbers] = sample.value * scale
             elif kind:
                 if labels.get("tp_rank", "0") != "0":
                     continue
                 which = " ".join(labels[name] for name in _WHICH if labels.get(name))
-                if told == "syncing" and not which:
-                    everywhere.setdefault(place, set()).update([told] if sample.value > 0 else [])
+                if numbers == "syncing" and not which:
+                    everywhere.setdefault(place, set()).update([numbers] if sample.value > 0 else [])
                     continue
-                _add(engines.setdefault((kind, place, which), {}), told, sample)
+                _add(engines.setdefault((kind, place, which), {}), numbers, sample)
             elif sample.name == "ray_tasks":
                 tasks = {} if tasks is None else tasks
                 if labels.get("State") in RUNNING and sample.value > 0:
@@ -198,22 +198,22 @@ class MetricsReader:
 
     # -- updates by kind ---------------------------------------------------------------------------------------------
 
-    def _engine(self, name: tuple[str, ...], told: Mapping[str, float], time_s: float, *, is_syncing: bool) -> None:
+    def _engine(self, name: tuple[str, ...], numbers: Mapping[str, float], time_s: float, *, is_syncing: bool) -> None:
         kind, place, which = name
         several = f" {which}" if which else ""
         engine = InferenceEngine(
             self._source, time_s, f"{kind} {place}{several}",
-            running=told.get("running", math.nan), waiting=told.get("waiting", math.nan),
-            cache=told.get("cache", math.nan), preemptions=told.get("preemptions", math.nan),
-            aborts=told.get("aborts", math.nan), is_asleep=told.get("asleep", 0.0) > 0, is_syncing=is_syncing,
+            running=numbers.get("running", math.nan), waiting=numbers.get("waiting", math.nan),
+            cache=numbers.get("cache", math.nan), preemptions=numbers.get("preemptions", math.nan),
+            aborts=numbers.get("aborts", math.nan), is_asleep=numbers.get("asleep", 0.0) > 0, is_syncing=is_syncing,
             host=place.rpartition(":")[0] or place,
         )  # fmt: skip
         past = self._past.setdefault(name, _EngineHistory(engine))
         if past.counted and time_s <= past.counted[-1][0]:
             return
-        past.counted.append((time_s, dict(told)))
-        is_held = engine.is_asleep or is_syncing or told.get("paused", 0.0) > 0 or not engine.running > 0
-        moved = tuple(told[each] for each in _MOVES if each in told)
+        past.counted.append((time_s, dict(numbers)))
+        is_held = engine.is_asleep or is_syncing or numbers.get("paused", 0.0) > 0 or not engine.running > 0
+        moved = tuple(numbers[each] for each in _MOVES if each in numbers)
         seen_s = past.engine.moved_s if moved == past.moved or not past.moved else time_s
         if is_held or not moved or moved != past.moved:
             # While paused, the time restarts at the first reply without a pause.
@@ -222,13 +222,15 @@ class MetricsReader:
         past.full_s = None if not is_full else time_s if past.full_s is None else past.full_s
         is_hung = time_s - past.moved_s >= HUNG_S
         past.engine = engine._replace(
-            tokens_per_s=0.0 if is_hung else _rate(past.counted, told),
+            tokens_per_s=0.0 if is_hung else _rate(past.counted, numbers),
             moved_s=seen_s if moved else time_s,
-            trouble=self._trouble(past, engine, told, time_s),
+            trouble=self._trouble(past, engine, numbers, time_s),
         )
 
-    def _trouble(self, past: _EngineHistory, engine: InferenceEngine, told: Mapping[str, float], time_s: float) -> str:
-        if told.get("health", 1.0) == 0.0:
+    def _trouble(
+        self, past: _EngineHistory, engine: InferenceEngine, numbers: Mapping[str, float], time_s: float
+    ) -> str:
+        if numbers.get("health", 1.0) == 0.0:
             return "not healthy"
         if time_s - past.moved_s >= HUNG_S:
             return f"{HANGS}: {engine.running:.0f} running, no new tokens for {units.duration(time_s - past.moved_s)}"
@@ -276,17 +278,17 @@ class MetricsReader:
             )
 
 
-def _add(told: dict[str, float], name: str, sample: Sample) -> None:
+def _add(numbers: dict[str, float], name: str, sample: Sample) -> None:
     labels, value = sample.labels, sample.value
     if name == "asleep":
         value = value if labels.get("sleep_state") != "awake" else 0.0
     elif name == "finished" and labels.get("finished_reason") == "abort":
         name = "aborts"
-    told[name] = told.get(name, 0.0) + value if name in _SUMMED else max(told.get(name, 0.0), value)
+    numbers[name] = numbers.get(name, 0.0) + value if name in _SUMMED else max(numbers.get(name, 0.0), value)
 
 
 def _joined(engines: dict[tuple[str, ...], dict[str, float]]) -> dict[tuple[str, ...], dict[str, float]]:
-    for kind, place, which in [name for name, told in engines.items() if not name[2] and "running" not in told]:
+    for kind, place, which in [name for name, numbers in engines.items() if not name[2] and "running" not in numbers]:
         several = [name for name in engines if name[:2] == (kind, place) and name[2]]
         if several:
             front = engines.pop((kind, place, which))
@@ -295,11 +297,11 @@ def _joined(engines: dict[tuple[str, ...], dict[str, float]]) -> dict[tuple[str,
     return engines
 
 
-def _rate(counted: Sequence[tuple[float, dict[str, float]]], told: Mapping[str, float]) -> float:
+def _rate(counted: Sequence[tuple[float, dict[str, float]]], numbers: Mapping[str, float]) -> float:
     """Generated tokens per second: as reported, or computed since the last reply."""
-    if "rate" in told:
-        return told["rate"]
-    if len(counted) < 2 or "made" not in told:
+    if "rate" in numbers:
+        return numbers["rate"]
+    if len(counted) < 2 or "made" not in numbers:
         return math.nan
     (before_s, before), (time_s, now) = counted[-2], counted[-1]
     risen = now["made"] - before.get("made", now["made"])
@@ -307,18 +309,18 @@ def _rate(counted: Sequence[tuple[float, dict[str, float]]], told: Mapping[str, 
 
 
 def _risen(counted: Sequence[tuple[float, dict[str, float]]], name: str, time_s: float) -> tuple[float, int]:
-    values = [told[name] for at_s, told in counted if name in told and time_s - at_s <= WINDOW_S]
+    values = [numbers[name] for at_s, numbers in counted if name in numbers and time_s - at_s <= WINDOW_S]
     steps = [max(0.0, after - before) for before, after in pairwise(values)]
     return sum(steps), sum(step > 0 for step in steps)
 
 
-def _device(source: str, time_s: float, host: str, number: str, told: Mapping[str, float]) -> Device:
-    used = told.get("memory_bytes", math.nan)
-    xid = told.get("xid", 0.0)
+def _device(source: str, time_s: float, host: str, number: str, numbers: Mapping[str, float]) -> Device:
+    used = numbers.get("memory_bytes", math.nan)
+    xid = numbers.get("xid", 0.0)
     return Device(
-        source, time_s, host, number, use=told.get("use", math.nan), memory_bytes=used,
-        memory_total_bytes=used + told.get("free", math.nan), power_w=told.get("power_w", math.nan),
-        temperature_c=told.get("temperature_c", math.nan), trouble=f"Xid {xid:.0f}" if xid else "",
+        source, time_s, host, number, use=numbers.get("use", math.nan), memory_bytes=used,
+        memory_total_bytes=used + numbers.get("free", math.nan), power_w=numbers.get("power_w", math.nan),
+        temperature_c=numbers.get("temperature_c", math.nan), trouble=f"Xid {xid:.0f}" if xid else "",
     )  # fmt: skip
 
 

@@ -322,8 +322,8 @@ class NodesProbe(Probe):
         return _last(said) or "the connection has ended"
 
 
-def _last(said: bytes) -> str:
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+def _last(output: bytes) -> str:
+    lines = output.decode("utf-8", "replace").strip().splitlines()
     return lines[-1].strip()[:160] if lines else ""
 
 

@@ -406,7 +406,7 @@ class Phases:
             self._told.clear()
             self.failure = None
 
-    def _go_on(self, event: PhaseEvent) -> None:
+    def _note_survival(self, event: PhaseEvent) -> None:
         self._survive()
         self.moved_s = max(self.moved_s or event.time_s, event.time_s)
 
@@ -427,7 +427,7 @@ _TAKES = {
     Act.FINISH: Phases._finish,
     Act.RESUME: Phases._rest,
     Act.FAIL: Phases._fail,
-    Act.SURVIVED: Phases._go_on,
+    Act.SURVIVED: Phases._note_survival,
 }
 
 

@@ -89,7 +89,7 @@ class Pipeline:
         stream: Stream,
         sink: Sink | None = None,
         group_size: int | None = None,
-        meant: Mapping[str, str] | None = None,
+        user_meanings: Mapping[str, str] | None = None,
         add_settings: Callable[[Identity], Identity] | None = None,
     ) -> None:
         self.decoder = decoder
@@ -104,7 +104,7 @@ class Pipeline:
         self.last_spans: list[TimedSpan] = []
         self._margins, self._derived = Margins(), Derived()
         self._group_size = group_size
-        self._meant = meant
+        self._user_meanings = user_meanings
         self._add_settings = add_settings
         self._last: Record | None = None
         self._known_keys = 0
@@ -278,7 +278,7 @@ class Pipeline:
 
     def _identify(self) -> Identity:
         stream = self.stream
-        found = identify(stream.keys, self._samples(stream.keys), self._meant)
+        found = identify(stream.keys, self._samples(stream.keys), self._user_meanings)
         size = self._group_size
         if size is None and found.group_size is None:
             size = self.decoder.group_size

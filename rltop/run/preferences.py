@@ -274,14 +274,14 @@ def load_acknowledged(environment: Mapping[str, str] | None = None) -> Mapping[s
     return found
 
 
-def _read_acknowledged(said: object) -> Acknowledged | None:
-    if not isinstance(said, dict) or not isinstance(said.get("since"), int):
+def _read_acknowledged(entry: object) -> Acknowledged | None:
+    if not isinstance(entry, dict) or not isinstance(entry.get("since"), int):
         return None
-    level = next((one for one in (Level.INFO, Level.WARN, Level.CRIT) if one.word == said.get("level")), None)
-    reach = said.get("reach")
+    level = next((one for one in (Level.INFO, Level.WARN, Level.CRIT) if one.word == entry.get("level")), None)
+    reach = entry.get("reach")
     if level is None or not (reach is None or isinstance(reach, float)):
         return None
-    return Acknowledged(level, said["since"], reach)
+    return Acknowledged(level, entry["since"], reach)
 
 
 def acknowledged_of(path: str, acknowledged: Mapping[str, Acknowledgements]) -> Acknowledgements:
@@ -346,8 +346,8 @@ def load_goals(environment: Mapping[str, str] | None = None) -> Mapping[str, Goa
     return found
 
 
-def goal_of(path: str, told: Mapping[str, Goal]) -> Goal:
-    return told.get(str(Path(path).absolute()), NO_GOAL) if told else NO_GOAL
+def goal_of(path: str, goals: Mapping[str, Goal]) -> Goal:
+    return goals.get(str(Path(path).absolute()), NO_GOAL) if goals else NO_GOAL
 
 
 def save_goal(path: str, goal: Goal, environment: Mapping[str, str] | None = None) -> Path:
@@ -416,7 +416,7 @@ def read_rules(environment: Mapping[str, str] | None = None) -> tuple[OwnRules, 
         for rule, said in table.items():
             for name, value in said.items() if isinstance(said, dict) else ():
                 heir, now = TAKEN_OVER.get(rule, {}).get(name, (rule, name))
-                fault = _fault_of_said(rule, name, value, said)
+                fault = _fault_of_setting(rule, name, value, said)
                 if fault:
                     lost.append(f"{rule} {name} ({place}) has no effect: {fault}")
                 elif heir in NAMED:
@@ -425,7 +425,7 @@ def read_rules(environment: Mapping[str, str] | None = None) -> tuple[OwnRules, 
     return found, lost
 
 
-def _fault_of_said(rule: str, name: str, value: object, said: Mapping[str, object]) -> str:
+def _fault_of_setting(rule: str, name: str, value: object, said: Mapping[str, object]) -> str:
     """Why an entry for a rule has no effect; empty if it has one."""
     from rltop.rules.registry import NAMED, TAKEN_OVER, threshold_fault, without_effect  # noqa: PLC0415
 
@@ -440,14 +440,14 @@ def _fault_of_said(rule: str, name: str, value: object, said: Mapping[str, objec
     return f"{rule} does not go by {name}" if rule in NAMED else f"{rule} is no rule"
 
 
-def places_of(path: str, told: OwnRules) -> list[tuple[RuleScope, str]]:
+def places_of(path: str, own_rules: OwnRules) -> list[tuple[RuleScope, str]]:
     """The places with settings for the run at `path`, the one with precedence last."""
-    if not told:
+    if not own_rules:
         return []
     run = Path(path).absolute()
     above = [str(folder) for folder in reversed(run.parents)]
     places = [(RuleScope.EVERYWHERE, RuleScope.EVERYWHERE.value), *((RuleScope.PROJECT, one) for one in above)]
-    return [(scope, place) for scope, place in [*places, (RuleScope.RUN, str(run))] if place in told]
+    return [(scope, place) for scope, place in [*places, (RuleScope.RUN, str(run))] if place in own_rules]
 
 
 def own_rules_of(path: str, own_rules: OwnRules) -> dict[str, dict[str, tuple[RuleValue, RuleScope]]]:
@@ -467,8 +467,8 @@ def thresholds_of(path: str, own_rules: OwnRules) -> dict[str, dict[str, RuleVal
     return {rule: own for rule, own in found.items() if own}
 
 
-def muted_of(path: str, told: OwnRules) -> frozenset[str]:
-    return frozenset(rule for rule, own in own_rules_of(path, told).items() if own.get(MUTE, (False,))[0] is True)
+def muted_of(path: str, own_rules: OwnRules) -> frozenset[str]:
+    return frozenset(rule for rule, own in own_rules_of(path, own_rules).items() if own.get(MUTE, (False,))[0] is True)
 
 
 def with_rule(own_rules: OwnRules, place: str, rule: str, name: str, value: RuleValue | None) -> OwnRules:
@@ -486,29 +486,29 @@ def with_rule(own_rules: OwnRules, place: str, rule: str, name: str, value: Rule
     return {each: said for each, said in rest if each not in old} | ({place: table} if table else {})
 
 
-def save_rules(told: OwnRules, environment: Mapping[str, str] | None = None) -> Path:
+def save_rules(own_rules: OwnRules, environment: Mapping[str, str] | None = None) -> Path:
     """Write all settings, replacing the file.
 
     Raises:
         OSError: it cannot be written.
     """
-    return save_state(RULES_FILE, _RULES_HEAD + rules_text(told), environment)
+    return save_state(RULES_FILE, _RULES_HEAD + rules_text(own_rules), environment)
 
 
-def rules_text(told: OwnRules) -> str:
+def rules_text(own_rules: OwnRules) -> str:
     """The settings as TOML: a table per place and rule."""
     lines = []
-    for place, rules in told.items():
+    for place, rules in own_rules.items():
         for rule, own in sorted(rules.items()):
             lines += [f"[{quoted(place)}.{rule}]", *(f"{name} = {toml_text(value)}" for name, value in own.items()), ""]
     return "\n".join(lines)
 
 
-def own_rules_words(path: str, told: OwnRules) -> list[str]:
+def own_rules_words(path: str, own_rules: OwnRules) -> list[str]:
     """All custom thresholds for the run at `path`: `O1 warn 8 (this run)`."""
     return [
         f"{rule} {name} {value:g} ({scope.words})"
-        for rule, own in sorted(own_rules_of(path, told).items())
+        for rule, own in sorted(own_rules_of(path, own_rules).items())
         for name, (value, scope) in sorted(own.items())
         if name != MUTE
     ]

@@ -133,9 +133,9 @@ class RunBuilder:
         """The options that the run at `path` is read and judged with; if they change, it must be read again."""
         options = self.options
         rules = self.rules_of(path)
-        meant = preferences.meanings_of(path, options.meanings)
+        user_meanings = preferences.meanings_of(path, options.meanings)
         told = (rules.rules, rules.group_size, rules.profiles, rules.by_profile, rules.own)
-        return repr((told, meant, options.total_steps, options.gpus, options.decoder))
+        return repr((told, user_meanings, options.total_steps, options.gpus, options.decoder))
 
     def rules_of(self, path: str) -> EngineOptions:
         own = preferences.thresholds_of(path, self.options.own_rules)
@@ -209,9 +209,9 @@ class RunBuilder:
         """Pipeline and rules of a file, with other rule options if given; the result takes the feed."""
         stream.total_steps = self.options.total_steps or found.total_steps
         rules = RuleRunner(options or self._rules)
-        meant = preferences.meanings_of(found.path, self.options.meanings)
+        user_meanings = preferences.meanings_of(found.path, self.options.meanings)
         add_settings = partial(with_run_settings, path=found.path, gpus=self.options.gpus)
-        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, meant, add_settings)
+        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, user_meanings, add_settings)
         return partial(ReadPath, pipeline=pipeline, rules=rules)
 
     def _feed(self, found: FoundRun) -> Feed:

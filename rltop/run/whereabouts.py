@@ -59,26 +59,26 @@ def events_of_rows(run: SilentRun, after: int | None = None) -> list[PhaseEvent]
     """
     if run.is_console:
         return []
-    told = rows([each for each in run.timed if after is None or each[0] > after], run.total)
-    told = _by_this_clock(told, run)
-    told = [
+    events = rows([each for each in run.timed if after is None or each[0] > after], run.total)
+    events = _by_this_clock(events, run)
+    events = [
         event
-        for each in told
+        for each in events
         for event in ([each._replace(act=Act.RESUME), each] if each.step in run.restarts else [each])
     ]
-    if run.last_step is not None and run.came_s is not None and (not told or told[-1].step != run.last_step):
-        told += rows([(run.last_step, run.came_s)], run.total)
-    return told
+    if run.last_step is not None and run.came_s is not None and (not events or events[-1].step != run.last_step):
+        events += rows([(run.last_step, run.came_s)], run.total)
+    return events
 
 
-def _by_this_clock(told: list[PhaseEvent], run: SilentRun) -> list[PhaseEvent]:
-    by_s = 0.0 if run.came_s is None or not told else run.came_s - told[-1].time_s
+def _by_this_clock(events: list[PhaseEvent], run: SilentRun) -> list[PhaseEvent]:
+    by_s = 0.0 if run.came_s is None or not events else run.came_s - events[-1].time_s
     if 0.0 <= by_s < _OFF_S:
-        return told
+        return events
     times = dict(run.timed)
     steps = [pair for pair in pairwise(sorted(times)) if pair[1] not in run.restarts]
     took_s: dict[int | None, float] = {b: times[b] - times[a] for a, b in steps}
-    return [each._replace(time_s=each.time_s + by_s, took_s=took_s.get(each.step)) for each in told]
+    return [each._replace(time_s=each.time_s + by_s, took_s=took_s.get(each.step)) for each in events]
 
 
 class FilesSeen(NamedTuple):
@@ -107,8 +107,8 @@ def seen(run: Run, silent: SilentRun, logs: Sequence[str], read: Reading, clock:
     """
     path = log_of(run.path.raw)[0]
     log = path if silent.is_console and not silent.log else next(iter(logs), "")
-    told = [events_of_rows(silent), *_trace_events(run)]
-    return FilesSeen(silent.rows, facts_from_files(log, told, path, clock.wall(), read), clock)
+    others = [events_of_rows(silent), *_trace_events(run)]
+    return FilesSeen(silent.rows, facts_from_files(log, others, path, clock.wall(), read), clock)
 
 
 def with_run_state(run: Run, found: JobStatus) -> JobStatus:
@@ -178,12 +178,12 @@ class Whereabouts:
         """Where the job is from its files and sources alone; recomputed once a second, or on new results."""
         now_s = self.clock.wall()
 
-        def told() -> JobStatus:
+        def read() -> JobStatus:
             facts = self.probes.facts
             log = next(iter(facts.logs), None) or LogFacts(self._run.path.raw, now_s, Phases())
             return job_status(log, now_s, SourceResults(facts, self.probes.silences, log.checkpoint))
 
-        return self._remembered.of("where", (self.probes.version, int(now_s)), told)
+        return self._remembered.of("where", (self.probes.version, int(now_s)), read)
 
     def status(self) -> JobStatus:
         """Where the job is, taking into account how the run itself reports its end."""

@@ -48,13 +48,13 @@ _AGENT = regex(r"(?i)(?:agent|player|opponent)[_/. -]?\w?\d*(?![a-z])")
 def identify(
     keys: Sequence[str],
     samples: Mapping[str, Sequence[float]],
-    meant: Mapping[str, str] | None = None,
+    user_meanings: Mapping[str, str] | None = None,
 ) -> Identity:
     """Identify a stream by the keys of its first rows.
 
     Args:
         samples: the first values of each key; NaN in rows that did not log it. Keys may be missing.
-        meant: key → canonical name, as the user has set it; "" means none.
+        user_meanings: key → canonical name, as the user has set it; "" means none.
 
     Returns:
         The identity under the best-matching dialect, else under the generic one.
@@ -65,7 +65,7 @@ def identify(
     if len(valued) < len(keys):
         again, of_values = _best(valued)
         algorithm = of_values if again is dialect else algorithm
-    return _build(Identity(dialect, algorithm, Traits(), user_meanings=meant or {}), keys, samples)
+    return _build(Identity(dialect, algorithm, Traits(), user_meanings=user_meanings or {}), keys, samples)
 
 
 def with_keys(
@@ -253,20 +253,20 @@ def _shared() -> SharedSpelling:
 
 
 def _as_meant(
-    signals: dict[str, Sequence[Signal]], keys: Collection[str], meant: Mapping[str, str]
+    signals: dict[str, Sequence[Signal]], keys: Collection[str], user_meanings: Mapping[str, str]
 ) -> dict[str, Sequence[Signal]]:
     """The signals with the keys that the user has assigned as each metric's first; `""` assigns a key to none."""
-    here = [key for key in keys if key in meant] if meant else []
+    here = [key for key in keys if key in user_meanings] if user_meanings else []
     if not here:
         return signals
     kept: dict[str, Sequence[Signal]] = {}
     others: Sequence[Signal]
     for name, found in signals.items():
-        others = tuple(signal for signal in found if signal.key not in meant)
+        others = tuple(signal for signal in found if signal.key not in user_meanings)
         if others:
             kept[name] = others
     for key in reversed(here):
-        said = parse_meaning(meant[key])
+        said = parse_meaning(user_meanings[key])
         if said is not None:
             name, scale = said
             others = kept.get(name, ())
@@ -275,14 +275,14 @@ def _as_meant(
 
 
 def _guesses(
-    dialect: Dialect, keys: Iterable[str], signals: Mapping[str, Sequence[Signal]], meant: Mapping[str, str]
+    dialect: Dialect, keys: Iterable[str], signals: Mapping[str, Sequence[Signal]], user_meanings: Mapping[str, str]
 ) -> dict[str, Sequence[Signal]]:
     taken = {signal.key for found in signals.values() for signal in found}
     spelling, hidden = spelling_of(dialect), PatternSet(dialect.hidden)
     found: dict[str, list[Signal]] = {}
     for key in keys:
         name = guess(key)
-        if not name or key in taken or key in meant or spelling.caution(key):
+        if not name or key in taken or key in user_meanings or spelling.caution(key):
             continue
         if key in hidden or spelling.plain(key) in hidden or is_bookkeeping_key(key) or is_evaluation_key(key):
             continue
