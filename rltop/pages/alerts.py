@@ -1,7 +1,7 @@
-"""Alerts in a few words: badges and the banner of a collapse on the overview, those that are over, events in rows.
+"""Short forms of alerts: overview badges, the banner of a collapse, past alerts and rows of events.
 
-Owns how the verdicts that stand at a step are written in one line, when there is a banner, and what is left out where
-there is no room; its dates are the composite rule's. Which past alert was the worst is `run.past`'s business.
+Owns how the verdicts in force at a step fit into one line, when the banner appears, and what is dropped when space is
+short. The banner's dates come from the composite rule; `run.past` ranks past alerts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def own_words(run: Run) -> Iterator[str]:
-    """What of the rules is the user's own: muted ones, and thresholds that were set on the screen."""
+    """The user's own changes to the rules: mutes and thresholds."""
     if run.main.judging.silenced:
         yield f"muted in the config: {', '.join(sorted(run.main.judging.silenced))}"
     if run.main.judging.muted:
@@ -39,7 +39,7 @@ def own_words(run: Run) -> Iterator[str]:
 
 
 def standing_verdict(snapshot: Snapshot, rule: str, stream: str = "") -> Verdict | None:
-    """What a rule says at the step, muted or acknowledged too; None where it says nothing."""
+    """The rule's verdict at the step, even if muted or acknowledged; None without one."""
     both = (*snapshot.standing, *snapshot.set_aside)
     return next((one for one in both if (one.rule, one.stream) == (rule, stream)), None)
 
@@ -50,22 +50,22 @@ _MUTED, _ACKNOWLEDGED = " muted", " acknowledged"
 
 
 class Badge(NamedTuple):
-    """One active alert; those that are muted or acknowledged (`aside` says which) come last."""
+    """An active alert; `aside` says whether it is muted or acknowledged."""
 
     verdict: Verdict
     aside: str = ""
 
 
 class BadgeGroup(NamedTuple):
-    """The badges of one group and what there is besides.
+    """The badges of one group and the counts shown after them.
 
     Attributes:
-        badges: active alerts, worst first, those that are muted in their places.
-        quiet: rules that apply to this run and have no active alert.
-        recovered: alerts that recovered a short while ago.
-        muted: rules that were muted, from the screen or by the settings.
-        worst: the worst that the group has had, where it is over and was worse than what stands; kept for good.
-        progress: why there is no verdict yet, for example "waiting for records"; empty when there is.
+        badges: active alerts, worst first; muted and acknowledged ones last.
+        quiet: number of unmuted rules that apply to this run and have no active alert.
+        recovered: alerts that recovered recently.
+        muted: number of rules muted on the screen or in the config.
+        worst: the group's worst past alert if it was muted, or worse than the active ones; it never expires.
+        progress: status while loading, waiting or warming up, for example "waiting for records"; empty afterwards.
     """
 
     name: str
@@ -100,7 +100,7 @@ def _group(
     badges = tuple(Badge(v, "" if v not in aside else _MUTED if v.is_of(now_muted) else _ACKNOWLEDGED) for v in order)
     fired = {verdict.rule for verdict in (*firing, *aside) if not verdict.stream}
     progress = _progress(snapshot, bool(badges))
-    # Said only where nothing is being waited for; asking every rule costs the first frame their import.
+    # Not needed while waiting: listing the rules would import them before the first frame.
     muted = now_muted | snapshot.part.judging.silenced
     rules = _rules_of(snapshot, name) if not progress or muted else []
     quiet = 0 if progress else sum(rule not in fired and rule not in muted for rule in rules)
@@ -126,16 +126,16 @@ def _progress(snapshot: Snapshot, has_badges: bool) -> str:
         return "waiting for records"
     if snapshot.part.judging.now.warm_up is None:
         return ""
-    # That normal is being learned, and how far that is, the sentence above says for both groups.
+    # The sentence above the badges already shows the warm-up progress for both groups.
     return "no others yet" if has_badges else "no alerts yet"
 
 
 def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
-    """Ids of the rules that can say something about this run: they apply, and their metric is logged."""
+    """Ids of the enabled rules that apply to this run and have their metric logged."""
     identity = snapshot.identity
     if identity is None:
         return []
-    from rltop.rules import profiles, registry  # noqa: PLC0415 - see above
+    from rltop.rules import profiles, registry  # noqa: PLC0415 - not before the first frame
 
     held = [profiles.PROFILES[name].rules for name in snapshot.part.judging.now.profiles]
     off = {rule for rules in held for rule, settings in rules.items() if settings.get("enabled") is False}
@@ -159,7 +159,7 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
 
 
 def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs) -> list[Row]:
-    """Both groups beside each other, else one below the other."""
+    """Both groups side by side if they fit, else stacked."""
     middle = max(width // 2 - 6, _wanted(groups[0], glyphs) + 4) if groups else 0
     if middle + _wanted(groups[-1], glyphs) <= width:
         builder = RowBuilder(width, glyphs)
@@ -271,18 +271,18 @@ _SET = "lr"
 
 
 class Banner(NamedTuple):
-    """A collapse and what it is dated with."""
+    """A collapse: its rule, and its onset, last good step, checkpoint and movers."""
 
     rule: str
     story: Story
 
 
 def build_banner(verdicts: Sequence[Verdict]) -> Banner | None:
-    """The banner of a critical collapse that stands and is dated; None without one."""
+    """The banner of the first firing critical collapse that has dates; None without one."""
     for verdict in verdicts:
         if verdict.family != _FAMILY or verdict.state is not VerdictState.FIRING or verdict.level < Level.CRIT:
             continue
-        # A composite is seldom raised, and the rules are not wanted before the first frame.
+        # Composites are rare, and the rules must not be imported before the first frame.
         from rltop.rules.collapse import story  # noqa: PLC0415
 
         found = story(verdict)
@@ -292,7 +292,7 @@ def build_banner(verdicts: Sequence[Verdict]) -> Banner | None:
 
 
 def movers_of(story: Story) -> tuple[tuple[str, int], ...]:
-    """Title and step of what moved from the onset on, what is set from outside before what is measured."""
+    """Title and step of each metric that moved from the onset on, by step; at the same step `lr`, a setting, first."""
     movers = [mover for mover in story.movers if mover.step >= story.onset_step]
     order = sorted(movers, key=lambda mover: (mover.step, mover.metric != _SET))
     return tuple((spoken_title(mover.metric), mover.step) for mover in order)
@@ -323,7 +323,7 @@ def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
 
 
 def spec_of(rule: str) -> RuleSpec | None:
-    from rltop.rules import registry  # noqa: PLC0415 - whoever has an alert has the rules; the first frame has neither
+    from rltop.rules import registry  # noqa: PLC0415 - not before the first frame
 
     return registry.NAMED.get(rule)
 
@@ -334,7 +334,7 @@ def rule_name(rule: str) -> str:
 
 
 def rule_title(rule: str) -> str:
-    """A rule as a person reads it: `KL to reference (O11)`."""
+    """Title and id, for example `KL to reference (O11)`."""
     spec = spec_of(rule)
     return rule if spec is None else f"{spec.title} ({rule})"
 
@@ -345,10 +345,10 @@ def alert_group(alert: Alert) -> str:
 
 
 def alert_name(alert: Alert, *, is_loud: bool = True) -> str:
-    """The symptom, and the stream where it is not the main one.
+    """The alert's title, after its stream unless that is the main one.
 
     Args:
-        is_loud: a CRIT is in capitals; not so where a sign beside the name says its level.
+        is_loud: write a CRIT in capitals; False if a sign next to the name shows the level.
     """
     title = alert.title.upper() if is_loud and alert.level is Level.CRIT else alert.title
     return f"{alert.stream} {title}" if alert.stream else title
@@ -387,7 +387,7 @@ def _is_over(alert: Alert) -> bool:
 
 
 def worst_words(history: History, level: Level) -> str:
-    """`earlier: …` or `earlier attempt: …`; empty where nothing that is over was worse than `level`."""
+    """`earlier: …` or `earlier attempt: …`; empty if no past alert was worse than `level`."""
     found = worse_before(history, level)
     muted = f", {units.count(history.muted)} muted" if history.muted else ""
     if found is None:
@@ -398,7 +398,7 @@ def worst_words(history: History, level: Level) -> str:
 
 
 class Origin(NamedTuple):
-    """The alert with which an incident began."""
+    """The alert that began an incident."""
 
     rule: str
     title: str
@@ -410,7 +410,7 @@ class Origin(NamedTuple):
 
 
 def origin(verdict: Verdict) -> Origin | None:
-    """With what the incident of an alert began: whatever says so asks here; None where it is that alert itself."""
+    """The alert that began the verdict's incident; None if that is the verdict itself or there is no incident."""
     incident = verdict.incident
     if incident is None or incident.rule == verdict.rule:
         return None
@@ -418,7 +418,7 @@ def origin(verdict: Verdict) -> Origin | None:
 
 
 def incident_count(verdicts: Sequence[Verdict]) -> int:
-    """How many things are wrong: alerts of one incident are one."""
+    """Number of separate problems: all alerts of an incident count as one."""
     return len({(v.stream, v.rule if v.incident is None else v.incident.number) for v in verdicts})
 
 
@@ -433,17 +433,17 @@ _EVENT_WORDS = {
 }
 
 PROVISIONAL = "not yet confirmed: "
-"""Before an event of the newest row, which may still change."""
+"""Prefix of events of the newest row, which may still change."""
 _LEAST_STEP = len("999,999")
 _LEAST_WORDS = 30
 WITH_FAMILY = 100
 
 
 class EventRow(NamedTuple):
-    """An event in a list, and what the list adds to it.
+    """An event as shown in a list.
 
     Attributes:
-        is_over: it no longer matters: over, a fact, or on a step that a restart went back behind.
+        is_over: shown dim: recovered, a fact, muted, or undone by a restart from an earlier step.
     """
 
     event: Event
@@ -500,7 +500,7 @@ def _words(one: EventRow) -> Cell:
 
 
 def as_known(snapshot: Snapshot, events: Sequence[Event]) -> Sequence[Event]:
-    """Events of a run as they are told: once it is over, its newest row does not change any more."""
+    """The events as shown: once the run is over its newest row is final, so none is provisional."""
     if not any(event.is_provisional for event in events) or snapshot.source.state not in OVER:
         return events
     return [event._replace(is_provisional=False) for event in events]

@@ -1,4 +1,4 @@
-"""What a person says of keys: which have rows on the overview (pinned, named, hidden), and which metric one is."""
+"""What the user decides about keys: which have rows on the overview (pinned, renamed, hidden), and what they mean."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from rltop.structs import NamedTuple
 
 _HEAD_ROWS = 2
 _MOST = 2_000
-"""Keys that are listed at most; the list of metrics has all of them."""
+"""Most keys listed here; the metrics page lists all."""
 PINNED, SHOWN, HIDDEN, OTHER = "pinned", "shown", "hidden", ""
 
 
 class ArrangedRow(NamedTuple):
-    """A key that has a row of the overview, or may get one."""
+    """A key that has a row on the overview or could get one."""
 
     state: str
     title: str
@@ -84,7 +84,7 @@ class ArrangePage(ListPage[ArrangedRow]):
             return Say("no row is selected")
         name = self.lines[self.at].signal.key
         if key == "hide":
-            # The row goes elsewhere, whoever hides them stays.
+            # The selection keeps its position instead of following the hidden row.
             self.held = None
             return Arrange(arrangement.with_hiding_toggled(name))
         if name not in arrangement.pinned:
@@ -100,7 +100,7 @@ class ArrangePage(ListPage[ArrangedRow]):
             if all(word in f"{one.title} {one.signal.key} {one.state}".casefold() for word in words)
         ]  # fmt: skip
         shown = self.settle(found, max(1, height - _HEAD_ROWS))
-        # A row that is pinned goes to the top, and the selection with it.
+        # The selection follows a pinned row to the top.
         self.held = self.chosen
         rows = [_head(snapshot, width, glyphs)]
         if not found:
@@ -136,13 +136,13 @@ def _columns(snapshot: Snapshot) -> Sequence[Column[ArrangedRow]]:
 
 
 AS_LOGGED, FORGET = "", "*"
-"""Choices besides the metrics: it is none, and whatever rltop finds out by itself."""
+"""Choices other than metrics: no metric, and back to what rltop detects."""
 _ROUNDING = 1e-3
 _MILLISECONDS = regex(r"(?:^|[^a-zA-Z])ms(?:$|[^a-zA-Z])|_?millis", re.IGNORECASE)
 
 
 def choices(snapshot: Snapshot, key: str) -> list[tuple[str, str, str]]:
-    """What a key may be said to be: name, title and remark; what it is taken for now and what it may be come first."""
+    """Metrics that the user may assign to a key, as (name, title, remark); current one and guesses first."""
     identity = snapshot.identity
     now, guesses = [], []
     if identity is not None:
@@ -169,7 +169,7 @@ def choices(snapshot: Snapshot, key: str) -> list[tuple[str, str, str]]:
 
 
 class _Scaling(NamedTuple):
-    """In which unit a key seems to be logged, where it is not the unit of a metric."""
+    """Whether a key seems to be logged in percent or milliseconds instead of a metric's unit."""
 
     is_percent: bool
     is_milliseconds: bool
@@ -183,7 +183,7 @@ class _Scaling(NamedTuple):
         return cls(is_percent, bool(_MILLISECONDS.search(key)))
 
     def choice(self, metric: Metric) -> tuple[str, str, str] | None:
-        """The metric as it is logged in another unit; None where nothing suggests one."""
+        """The metric with a conversion from percent or milliseconds; None if neither seems to apply."""
         if self.is_percent and metric.unit is Unit.FRACTION and metric.high == 1.0:
             return f"{metric.name} / 100", metric.title, "logged in percent"
         if self.is_milliseconds and metric.unit is Unit.SECONDS:

@@ -1,7 +1,7 @@
-"""A chain of diagnosis: one link in each row, their small charts under one another, aligned at one step.
+"""The diagnostic chain: one link per row, each with a small chart, all charts aligned at one step.
 
-Owns which steps they cover, how they are put on either side of a line that stands for the step, and the columns;
-the dots are `sparkline`'s.
+Owns the steps that the charts cover, how these are divided left and right of a line at that step, and the columns;
+`sparkline` draws the dots.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 story = late("rltop.rules.collapse", "story")
 
 LEAST_CELLS = 14
-"""Below this a line says nothing on either side."""
+"""Narrower charts show nothing useful on either side of the line."""
 MOST_CELLS = 100
 
 _LEAST_RECORDS = 8
@@ -52,12 +52,12 @@ _AFTER_TIMES = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The steps that the charts share.
+    """The range of steps that all charts share.
 
     Attributes:
-        step: where they are aligned: the first step to the right of the line.
+        step: where the charts are aligned: the first step to the right of the line.
         first, last: the oldest and the newest step shown.
-        end: what stands at the right end.
+        end: label of the right end.
     """
 
     step: int
@@ -73,21 +73,21 @@ class Frame:
         return self.left + 1 + self.right
 
     def cell(self, step: int) -> int:
-        """The cell of a step, the line being the cell between both sides; outside, negative or too large."""
+        """The cell of a step; cell `left` is the line. Outside the frame it is negative or too large."""
         cell = self.window.column(step) // 2
         return cell if step < self.step else cell + 1
 
     @property
     def window(self) -> StepWindow:
-        """The columns to read, two to a cell; the line stands between two of them."""
+        """The columns to read, two per cell; the line is between two of them."""
         return StepWindow(self.step - 2 * self.left * self.stride, self.stride, 2 * (self.left + self.right))
 
 
 def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
-    """Choose what charts around `step` cover in at most `cells` cells.
+    """Choose the steps that charts around `step` cover in at most `cells` cells.
 
-    Up to 64 records before the step, as many as are judged, and half as many again
-    after it; less where the run has less. None without room, or without a row.
+    Up to `LOOKBACK_RECORDS` (64) records before the step and up to 1.5 times as many after it, fewer if the run has
+    fewer. None without room, or without a row.
     """
     first, last = snapshot.stream.first_step, snapshot.step
     cells = min(cells, MOST_CELLS)
@@ -118,7 +118,7 @@ def read_aligned(snapshot: Snapshot, signal: Signal, frame: Frame) -> SparkData:
 
 
 def aligned_line(data: SparkData, frame: Frame, glyphs: Glyphs, role: str) -> Line:
-    """The chart with the line of the step in its place, in `role`."""
+    """The chart with a vertical line at the step, drawn in `role`."""
     pieces: list[Piece] = []
     cell = 0
     for text, piece_role in sparkline(data, glyphs):
@@ -146,10 +146,10 @@ def axis_line(frame: Frame, glyphs: Glyphs, role: str) -> Line:
 
 
 TOGETHER_RECORDS = 1
-"""The order of moves within so many records of each other is inconclusive."""
+"""Moves at most this many records apart count as simultaneous."""
 
 CLEAR_SIGMAS = 6.0
-"""A move has to be as far as this to be called the first: among a dozen links one moves a little by chance."""
+"""Least size of a move that may be called the first: among a dozen links one moves a little by chance."""
 
 _BEFORE_ROWS = 320
 _AFTER_ROWS = 64
@@ -164,12 +164,12 @@ _SET = frozenset({"lr", "lr_critic"})
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """One thing that was checked.
+    """One metric or fact that was checked.
 
     Attributes:
-        signal: what is shown; None for a fact about the run.
-        records: records from the onset to where it moved, negative before it; None if it did not.
-        line: its line around the onset, or None.
+        signal: the metric shown; None for a restart.
+        records: records from the onset to its move, negative before the onset; None if it did not move.
+        line: data of its chart around the onset, or None.
     """
 
     title: str
@@ -184,11 +184,11 @@ class ChainView:
     """The chain of one verdict.
 
     Attributes:
-        subject: the metric that the verdict speaks of; None where it speaks of none.
-        links: what the run logs of the chain, in its order.
-        first: number of the link that moved before all others, or None.
-        conclusion: what the order of the moves says, and nothing more.
-        frame: what the lines cover; None without room.
+        subject: the verdict's own metric; None without one.
+        links: the links that the run logs, in the order of the chain.
+        first: index of the link that moved before all others, or None.
+        conclusion: a sentence on the order of the moves.
+        frame: the steps that the charts cover; None without room.
     """
 
     symptom: str
@@ -238,7 +238,7 @@ def _markers(snapshot: Snapshot, frame: Frame, verdict: Verdict) -> tuple[Marker
 
 
 def _dates(snapshot: Snapshot, verdict: Verdict, reader: _ValueReader) -> Mapping[str, int]:
-    """The steps at which the gravest alerts around date other metrics, by key, or by metric where that is all known."""
+    """Steps at which other metrics moved according to the alerts near the onset, by key or else by metric name."""
     around = sorted((*snapshot.standing, *snapshot.set_aside), key=lambda one: one.urgency)
     near = [one for one in around if one.is_active and one.stream == verdict.stream and reader.is_near(one.since_step)]
     found: dict[str, int] = {}
@@ -263,8 +263,8 @@ def _subject(snapshot: Snapshot, verdict: Verdict, reader: _ValueReader, told: S
     found = reader.link_of(own, _title(own, len(signals)))
     if found.records is None or told is not None:
         return found
-    # What an alert speaks of left its range at its onset, however early it moved or late that is clear; what it did
-    # before that is another move.
+    # An alert's own metric moved at the onset by definition, even if the change was found earlier or later; a clearly
+    # earlier change is another move.
     moved = reader.moved_at_onset(own) if found.records < -TOGETHER_RECORDS else found.moved
     return replace(found, moved=structs.replace(moved or found.moved, step=verdict.since_step), records=0)
 
@@ -296,7 +296,7 @@ class _ValueReader:
         return None
 
     def fact(self, link: Link) -> ChainLink | None:
-        """What the run itself has to say; None where it has nothing."""
+        """The last restart or the first non-finite value near the onset; None without one."""
         assert link.fact is not None
         if link.fact is Fact.RESTART:
             near = [step for step in self.snapshot.stream.seen_restarts if self.is_near(step)]
@@ -316,16 +316,16 @@ class _ValueReader:
         steps = self._around.steps
         first = steps[max(0, self._around.split - LOOKBACK_RECORDS)] if steps else self.onset
         last = max(self.onset, steps[-1]) if steps else self.onset
-        # A restart clips what is held: the first row of the new segment is the restart itself.
+        # Rows before a restart are not held, so the first row may be the restart itself.
         return first <= step <= (last if self.snapshot.at_step is None else min(last, self.snapshot.at_step))
 
     def says_no_more(self, link: ChainLink, told: ChainLink | None) -> bool:
-        """Is it the same move of the same key, or the same numbers under another name?"""
+        """Is `link` redundant: the same move of the same key, or the same values under another key?"""
         if told is None or link.signal is None or told.signal is None:
             return False
         if link.signal.key == told.signal.key:
             return link.moved.step == told.moved.step
-        # A reward of one part is that part; what stands still is no sign of being the same.
+        # A reward with one component equals it; two constant series are no evidence of being the same.
         if link.moved.before != told.moved.before or link.moved.step != told.moved.step:
             return False
         values = self._values(link.signal)
@@ -354,19 +354,19 @@ class _ValueReader:
         steps: Sequence[int] = self._around.steps
         values: Sequence[float] = [_cell(row, column) for row in self._around.rows]
         if sum(map(math.isfinite, values[: self._around.split])) < LEAST_BEFORE and not self._around.is_approximate:
-            # Logged too seldom for the rows around: all that is held.
+            # Logged too rarely for the rows around the onset: take all rows in memory.
             steps, values = self.snapshot.stream.series(signal.key)
         marks = [mark.step for mark in self.snapshot.stream.marks(signal.key) if self.is_near(mark.step)]
         moved = movement(steps, values, self.onset, marks, until=self.snapshot.at_step, whole=whole_of(signal))
         has_moved = moved.step is not None or moved.is_drift
         is_set = signal.metric.name in _SET and not self.knows_decay
         if has_moved and is_set and not rate_jumped(self.snapshot, self.onset):
-            # A schedule that decays explains what learns no more, and nothing else.
+            # A decaying schedule explains a run that stopped learning, but nothing else.
             moved = Movement(None, moved.before)
         return _read(moved, signal)
 
     def moved_at_onset(self, signal: Signal) -> Movement | None:
-        """How far the values from the onset on are from those right before it; None where too few are held."""
+        """The shift from the values right before the onset to those from it on; None if too few are held."""
         column, split = self._columns.get(signal.key), self._around.split
         cells = [_cell(row, column) for row in self._around.rows]
         before, after = ([one for one in part if math.isfinite(one)] for part in (cells[:split], cells[split:]))
@@ -374,7 +374,7 @@ class _ValueReader:
         return None if shift is None else _read(Movement(None, shift.before, shift.after, shift.score), signal)
 
     def records_to(self, step: int) -> int:
-        """Records from the onset to a step; steps apart where the rows are no longer held."""
+        """Records from the onset to a step; steps if the rows are no longer held."""
         if self._steps and self._steps[0] <= min(step, self.onset):
             return bisect_left(self._steps, step) - bisect_left(self._steps, self.onset)
         return step - self.onset
@@ -409,7 +409,7 @@ def _first(subject: ChainLink | None, links: Sequence[ChainLink]) -> int | None:
         return None
     records, i = moved[0]
     rest = [other for other, _ in moved[1:]]
-    # Where the symptom's own line does not say when it began, its rule does.
+    # If the symptom's own values do not date it, its rule's onset does.
     rest.append(0 if subject is None or subject.records is None else subject.records)
     return i if all(other - records > TOGETHER_RECORDS for other in rest) else None
 
@@ -440,7 +440,7 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], verdict: 
 
 
 def _told(told: Story, links: Sequence[ChainLink]) -> str:
-    """In which order the rules saw a collapse, as its headline has it, and what else had clearly moved before."""
+    """The order of the movers, worded as in the collapse banner, and the links that clearly moved before the onset."""
     text = moved_words(movers_of(told), told.onset_step)
     early = [
         f"{_quoted(link.title)} {units.counted(-link.records, 'record')}"
@@ -465,10 +465,10 @@ def _order(
     faint: Sequence[tuple[int, ChainLink]],
     name: str,
 ) -> str:
-    """Which of the clear moves came before the subject's, with it, after it; gaps in records, rising.
+    """Which clear moves came before, with and after the subject's; gaps in records, ascending.
 
     Args:
-        faint: those before it that may be chance, as records before it.
+        faint: moves before it that may be chance, with positive gaps.
     """
     before = [(-gap, link) for gap, link in moved if gap < -TOGETHER_RECORDS]
     together = [link.title for gap, link in moved if abs(gap) <= TOGETHER_RECORDS]
@@ -534,11 +534,11 @@ class _Link(NamedTuple):
 def _columns(
     rows: Sequence[_Link], width: int, glyphs: Glyphs, frame: Frame | None = None, *, is_estimate: bool = False
 ) -> Sequence[Column[_Link]]:
-    """The columns of a chain: titles and words first, then lines, distances, levels and keys.
+    """The columns of a chain; in a narrow table keys are dropped first, then levels, charts and distances.
 
     Args:
-        frame: what the lines cover; None without lines.
-        is_estimate: it is asked how many cells are left for the lines; titles then have what they usually need.
+        frame: the steps that the charts cover; None without charts.
+        is_estimate: only to find out how many cells are left for the charts; titles get their usual width.
     """
     title, word = (14, 13) if width < 60 else (18, 15)
     levels: Sequence[Column[_Link]] = (
@@ -574,16 +574,16 @@ def _columns(
 
 
 def line_cells(width: int) -> int:
-    """How many cells there are for the lines on a screen of so many; 0 where there is no room."""
+    """Cells left for the charts on a screen of `width` cells; 0 without room."""
     columns = _columns((), width, UNICODE, is_estimate=True)
     return lay_out([column.least for column in columns], columns, width - _FRONT - 1).of(len(columns) - 1)
 
 
 def chain_table(view: ChainView, width: int, glyphs: Glyphs, frame: Frame | None = None) -> Table[_Link]:
-    """The symptom and the links in rows; each leads to its metric.
+    """The symptom and the links in rows; each opens its metric or step.
 
     Args:
-        frame: what the lines cover; None without lines.
+        frame: the steps that the charts cover; None without charts.
     """
     links = [_Link(link, str(i + 1)) for i, link in enumerate(view.links)]
     subject = [] if view.subject is None else [_Link(view.subject, is_subject=True)]
@@ -626,7 +626,7 @@ def _target(row: _Link) -> Target:
 
 
 def _levels(rows: Sequence[_Link], glyphs: Glyphs) -> Callable[[_Link], Line]:
-    """What each row moved from and to, arrows aligned; its usual level where it did not move."""
+    """A cell function: a row's levels before and after, arrows aligned; only its usual level if it did not move."""
     left = max((len(_level(row.link.moved.before, row)) for row in rows), default=0)
     right = max((len(_after(row)) for row in rows), default=0)
 
@@ -660,7 +660,7 @@ def _level(value: float, row: _Link) -> str:
 
 
 def moved_text(link: ChainLink, *, is_subject: bool = False) -> str:
-    """When it moved against the onset, counted in records; of the symptom itself never that it did not change."""
+    """When it moved relative to the onset, in records; the symptom is never called unchanged."""
     if link.moved.is_drift:
         return "drifting"
     if link.moved.step is None:
@@ -675,7 +675,7 @@ def moved_text(link: ChainLink, *, is_subject: bool = False) -> str:
 
 
 def sigma_text(score: float) -> str:
-    """A distance in sigmas with its sign, for example +8.2; far ones are cut at 99."""
+    """A signed distance in sigmas, for example +8.2, capped at 99; empty if infinite."""
     if math.isinf(score):
         return ""
     size = abs(score)

@@ -1,7 +1,7 @@
-"""What changed around a step: the metrics that moved most, whatever they are called.
+"""What changed around a step: the keys that moved most, in the catalogue or not.
 
-Owns the ranking of all keys by how far they left their usual range at the step, and the page that shows it. Reads the
-rows around the step and no others, so that a long run costs what a short one does.
+Owns the ranking of all keys by how far they left their usual range at the step, and its page. Reads only the rows
+around the step, so the cost does not depend on the length of the run.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from rltop.stats.change import SIGMAS, Shift, shift_between
 from rltop.store.series import Stretch
 
 BEFORE_VALUES = 32
-"""Values of a key before the step that say what is usual."""
+"""Baseline: the values of a key right before the step."""
 AFTER_VALUES = 5
-"""Records from the step on that say where a key went: the window."""
+"""Records from the step on that are compared with the baseline: the window."""
 
 _BEFORE_ROWS = 160
 _MOST_CELLS_READ = 60_000
@@ -45,10 +45,10 @@ class Changed:
     """One key and how it moved.
 
     Attributes:
-        shift: from where to where, in the unit of the signal.
-        here: the value at the step itself, in the unit of the signal; NaN where it is not logged there.
-        is_nonfinite: a value in the window was not a finite number.
-        line: its line around the step, or None where there is no room.
+        shift: levels before and after, in the signal's unit.
+        here: the value at the step itself, in the signal's unit; NaN if not logged there.
+        is_nonfinite: a value in the window is not finite.
+        line: data of its chart around the step; None without room.
         is_one_of_several: the run logs the metric under other keys too.
     """
 
@@ -70,11 +70,11 @@ class ChangeView:
 
     Attributes:
         step: the step; None while there is no row.
-        rows: the keys that moved most, most first.
-        unknown: how many logged something there, but too little before.
-        still_bad: how many are as little finite there as before, which is no change.
-        before: how many records before the step there are to compare with, at most.
-        until: the last step of the window that begins at the step, whose values are judged.
+        rows: the keys that moved most, largest move first.
+        unknown: number of keys with values in the window but too few before it.
+        still_bad: number of keys that are not finite both before and in the window, which is no change.
+        before: number of baseline records, at most `BEFORE_VALUES`.
+        until: last step of the window; None if it holds one row only or is downsampled.
     """
 
     step: int | None
@@ -98,7 +98,7 @@ def build_change(snapshot: Snapshot, *, width: int = 120) -> ChangeView:
     stretch = snapshot.stream.around(step, rows, AFTER_VALUES)
     found, unknown, still_bad = _rank(snapshot, stretch, step)
     moved = sum(one.is_outside for one in found)
-    # The lines go on behind the step: what came then tells a step of a level from a spike.
+    # The charts continue past the step: what follows distinguishes a level shift from a spike.
     newest = snapshot.at(None)
     frame = frame_around(newest, step, line_cells(width))
     shown = found[: min(_SHOWN, max(moved, _ALWAYS_SHOWN))]
@@ -165,7 +165,7 @@ def _has_others(snapshot: Snapshot, signal: Signal) -> bool:
 
 
 def _finite(rows: Sequence[Sequence[float]], column: int) -> list[float]:
-    # A row of an older block is shorter where keys came later.
+    # Rows of older blocks are shorter if keys were added later.
     return [row[column] for row in rows if column < len(row) and math.isfinite(row[column])]
 
 
@@ -215,7 +215,7 @@ def change_columns(
 
 def line_cells(width: int) -> int:
     columns = change_columns(width, UNICODE, is_estimate=True)
-    # Lines take the room of a remark where both would be short.
+    # On narrow screens the charts take the room of the remark.
     wanted = [0 if column.head == "" and width < _WITH_REMARKS else column.least for column in columns]
     return lay_out(wanted, columns, width - _SIGN - 1).of(len(columns) - 1)
 
@@ -238,7 +238,7 @@ def paint_change(view: ChangeView, width: int, glyphs: Glyphs, sorting: Sorting 
     )
     painter = TablePainter(table, width, glyphs)
     rows += [painter.head()] if view.rows else []
-    # In any other order those within their range stand among the others; a marker tells them apart.
+    # In any other order keys within their range are mixed with the others, distinguished by the sign.
     is_quiet = sorting is not None
     for number, one in enumerate(table.items):
         if not one.is_outside and not is_quiet:
@@ -295,10 +295,10 @@ class ChangePage(Page):
         """The page at the step of the time cursor.
 
         Args:
-            stream: whose keys; "" is the main one.
+            stream: the stream to show; "" is the main one.
             step: the step to show in that stream while no time cursor is set.
-            returns_to: where the cursor was before it was set for this page.
-            has_travelled: the cursor was set for this page, and goes back with it.
+            returns_to: the cursor's step before it was moved for this page; None is live.
+            has_travelled: the cursor was moved for this page, and is restored when the page closes.
         """
         super().__init__(stream)
         self._step = step

@@ -1,8 +1,8 @@
-"""What the large chart of a metric is drawn from, as plain data; and what pages with charts share.
+"""The data behind the large chart of a metric, and the base class of chart pages.
 
-Owns the reduction of a run to at most two points per column, the smoothing, what the x axis counts (steps, time,
-tokens, samples, epochs) and where a step is on it; and which steps a page shows, as keys and the mouse change it. How
-a chart is drawn is its painter's. Every number that leaves here is finite.
+Owns downsampling to at most two points per column, smoothing, the x axis (steps, time, tokens, samples, epochs) and the
+mapping of steps to it; and the window of steps that keys and the mouse change. Drawing is up to the painter. Every
+number that leaves this module is finite.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from rltop.pages.chart_axes import Marker
 
 LABEL_CELLS = 10
-"""About what the labels of the value axis take of the width."""
+"""Approximate width of the labels of the value axis."""
 
 SMOOTHING = 0.9
-"""Weight of the past in the smoothed curve: about ten records long."""
+"""Weight of the past in the EMA: a time constant of about ten records."""
 
 _REMEMBERED = 3
-"""How many times its length an average looks back before the window: what lies before weighs less than 5 %."""
+"""Time constants before the window over which the EMA warms up: earlier values weigh less than 5 %."""
 
 WHEEL = 1.5
-"""How much shorter or longer the stretch of steps gets with each turn of the wheel."""
+"""Zoom factor per notch of the wheel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zoom:
-    """The stretch of steps that a chart shows; both ends are inside."""
+    """The window of steps that a chart shows, both ends inclusive."""
 
     first: int
     last: int
@@ -54,7 +54,7 @@ class Zoom:
         return self.last - self.first + 1
 
     def scaled(self, factor: float, whole: Zoom, anchor: int | None = None) -> Zoom:
-        """`factor` times as long, `anchor` (its end by default) at the same place of it, inside `whole`."""
+        """Scale the length by `factor` with `anchor` (by default the end) staying in place; clamped to `whole`."""
         length = max(8, min(whole.length, round(self.length * factor)))
         if anchor is None:
             anchor = self.last
@@ -63,7 +63,7 @@ class Zoom:
         return Zoom(first, first + length - 1).within(whole)
 
     def centred(self, factor: float, whole: Zoom, middle: int) -> Zoom:
-        """`factor` times as long with `middle` in its middle, as far as it lies inside `whole`."""
+        """Scale the length by `factor`, centred on `middle`; clamped to `whole`."""
         length = max(8, min(whole.length, round(self.length * factor)))
         first = middle - length // 2
         return Zoom(first, first + length - 1).within(whole)
@@ -81,7 +81,7 @@ class Zoom:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Points of one curve; steps rise, values are finite, lengths are equal."""
+    """Points of one curve: steps ascending, values finite, equal lengths."""
 
     steps: tuple[float, ...]
     values: tuple[float, ...]
@@ -105,11 +105,11 @@ class PlotLevel:
 
 @dataclass(frozen=True, slots=True)
 class PlotMark:
-    """A vertical line: a restart, the beginning of a verdict, the time cursor, a value not finite.
+    """A vertical line: a restart, the onset of a verdict, the time cursor, a non-finite value.
 
     Attributes:
-        role: of its colour; those of the role "cursor" lie over the chart, so that it is not drawn anew for them.
-        value: which value it crosses there, if that is to be seen.
+        role: colour role; "cursor" marks are overlaid, so that moving them does not redraw the chart.
+        value: the value to mark where it crosses the curve, if any.
     """
 
     step: float
@@ -140,13 +140,13 @@ class Axis(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where steps are on an axis; both rise, and without any a step is its own place."""
+    """Mapping of steps to positions on an axis, both ascending; the identity if empty."""
 
     steps: tuple[float, ...]
     values: tuple[float, ...]
 
     def at(self, step: float) -> float:
-        """The place of a step; before the first one known none is below 0."""
+        """The position of a step, extrapolated outside the known steps but never below 0."""
         return max(0.0, _between(step, self.steps, self.values)) if self.steps else step
 
     def step_at(self, place: float) -> float:
@@ -164,11 +164,11 @@ class PlottedSeries:
     """One of several curves in a chart: another run, or another metric.
 
     Attributes:
-        sign: one character that stands on the curve and in the legend, so that colour is not needed.
-        newest: place and value of the newest one in the chart, which no average hides.
-        is_right: its values stand on the axis on the right.
-        shorter: what it is in fewer words, for a legend without room for `name`.
-        range: least and greatest value in the chart before they are smoothed: what the axis has to hold in any case.
+        sign: one character on the curve and in the legend, so that no colour is needed.
+        newest: position and unsmoothed value of the newest point in the chart.
+        is_right: it belongs to the right value axis.
+        shorter: shorter names, longest first, for a legend without room for `name`.
+        range: least and greatest bucket mean before smoothing, which the axis must cover.
     """
 
     sign: str
@@ -187,13 +187,13 @@ class PlotData:
 
     Attributes:
         raw: at most two points per column, lowest and highest.
-        band: the lower and the upper edge of what lies around the values; empty without one.
-        declared: the range that was declared for the values; the axis covers it.
-        series: curves with a sign of their own, over it.
-        span: the ends of that axis, where it counts something else; `zoom` is in steps nevertheless.
-        is_log_x: the steps of the curves, and `span`, are decadic logarithms.
-        locked: the ends of the value axes, left and right, where they are not to follow the values.
-        right: unit of the values on the right; None without an axis there.
+        band: lower and upper edge of the band around the values; empty without one.
+        declared: declared range of the values; the axis covers it.
+        series: curves with signs of their own, drawn on top.
+        span: limits of the x axis if it counts something other than steps; `zoom` is always in steps.
+        is_log_x: x values of the curves, and `span`, are base-10 logarithms.
+        locked: fixed limits of the left and right value axis; None lets an axis follow its values.
+        right: unit of the right value axis; None without one.
     """
 
     zoom: Zoom
@@ -218,7 +218,7 @@ class PlotData:
 
 
 def value_ranges(plot: PlotData) -> tuple[tuple[float, float] | None, ...]:
-    """Least and greatest value that the chart shows on the left, and on the right; None without a value."""
+    """Least and greatest value on the left and on the right axis; None without a value."""
     left = (plot.raw, plot.smooth, *plot.band, *(one.curve for one in plot.series if not one.is_right))
     right = tuple(one.curve for one in plot.series if one.is_right)
     ends = {
@@ -249,12 +249,12 @@ def build_plot(
     smoothing: float = SMOOTHING,
     band: Band | None = None,
 ) -> PlotData:
-    """Reduce a signal to what a chart of `columns` columns can show.
+    """Downsample a signal for a chart of `columns` columns.
 
     Args:
-        snapshot: the run, and its step; that is marked, and the chart goes on behind it.
-        is_log: draw on a logarithmic axis; ignored where no value is above zero.
-        band: what lies around the signal, if that is to be drawn.
+        snapshot: the run; its step is marked, and the chart continues past it.
+        is_log: draw on a logarithmic axis; ignored if no value is above zero.
+        band: the band to draw around the signal, if any.
     """
     stream, signal = snapshot.stream, reading.signal
     first, last = stream.first_step or 0, stream.last_step or 0
@@ -300,7 +300,7 @@ def series_of(
     zoom: Zoom | None = None,
     smoothing: float = SMOOTHING,
 ) -> PlottedSeries | None:
-    """A signal as one of several curves in a chart of `columns` columns; None without a value in it."""
+    """A signal as one of several curves in a chart of `columns` columns; None if the window has no value."""
     stream = snapshot.stream
     if stream.first_step is None or stream.last_step is None:
         return None
@@ -326,10 +326,10 @@ def series_of(
 def _reduced(
     snapshot: Snapshot, signal: Signal, shown: Zoom, columns: int
 ) -> tuple[tuple[int, int, int], list[Bucket]]:
-    """A window in at most so many buckets; and their stride, the first step of the first, and where they stop."""
+    """Downsample a window: (stride, start, stop), and about `columns` buckets."""
     stride = max(1, -(-shown.length // max(2, columns)))
     where = stride, shown.first - shown.first % stride, shown.last + 1
-    # What begins with the run is asked for with every picture, another window rarely twice.
+    # Windows from the first step on are read for every frame and memoized; others are rarely read twice.
     read = snapshot.part.memo if shown.first == snapshot.stream.first_step else snapshot.stream
     return where, read.buckets(signal.key, *where)
 
@@ -361,11 +361,11 @@ def _extremes(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom) -> Curve:
 
 
 def smoothed(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: float = SMOOTHING) -> Curve:
-    """EMA over bucket means, each weighted by its number of records, started without bias.
+    """Bias-corrected EMA over bucket means, weighted by their number of records.
 
     Args:
-        buckets: of the values as logged, from left to right, with those before the window that it remembers.
-        zoom: the steps that are shown; what ends before them is averaged, and not shown.
+        buckets: of the logged values, in order, including the warm-up before the window.
+        zoom: the window; buckets that end before it are averaged but not shown.
     """
     points: list[tuple[float, float]] = []
     total = weight = 0.0
@@ -400,7 +400,7 @@ def _marks(snapshot: Snapshot, reading: SignalReading, zoom: Zoom) -> list[PlotM
 
 
 _COUNTED = {Axis.TOKENS: ("num_tokens", "total_tokens"), Axis.SAMPLES: ("episode", "sample_count", "generated_count")}
-"""Metrics of the catalogue: how many since the start, and how many in a step."""
+"""Catalogue metrics: the running total, then counts per step."""
 
 
 def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
@@ -411,15 +411,15 @@ def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
 
 
 def name_or_key(signal: Signal) -> tuple[str, str]:
-    """How other runs are asked for the same metric (`signal_in`): by its name, else by its key."""
+    """How to look up the same metric in other runs (`signal_in`): by its name, else by its key."""
     return signal.metric.name, "" if signal.metric.name else signal.key
 
 
 def places(snapshot: Snapshot, axis: Axis) -> Places | None:
-    """Where the steps of the run are on the axis; None where the run does not log what it counts.
+    """Mapping of the run's steps to the axis; None if the run does not log what the axis counts.
 
     Args:
-        axis: what the axis counts; relative time, tokens and samples begin at 0 with the run's first row in memory.
+        axis: relative time, tokens and samples begin at 0 with the run's first row in memory.
     """
     if axis is Axis.STEP:
         return Places((), ())
@@ -436,7 +436,7 @@ def _places(snapshot: Snapshot, axis: Axis) -> Places | None:
         known = _so_far(snapshot, *_COUNTED[axis])
     rising: list[tuple[int, float]] = []
     for step, value in known:
-        # Between two changes of a number that is not counted on every step, steps are spread evenly.
+        # If a count does not change on every step, the steps between two changes are interpolated.
         if not rising or value > rising[-1][1]:
             rising.append((step, value))
     if len(rising) < 2:
@@ -450,7 +450,7 @@ def _values(snapshot: Snapshot, signal: Signal | None) -> list[tuple[int, float]
 
 
 def _so_far(snapshot: Snapshot, total: str, *parts: str) -> list[tuple[int, float]]:
-    """Step → how many so far: as logged, else the sum of those in each step, by the first of `parts` that is logged."""
+    """Running total by step: as logged, else summed from the first of `parts` that is logged."""
     counted = primary(snapshot, total)
     if counted is not None:
         return _values(snapshot, counted)
@@ -463,11 +463,11 @@ def axes_logged(snapshot: Snapshot) -> Sequence[Axis]:
 
 
 def placed(plot: PlotData, found: Places, axis: Axis, *, is_log: bool = False) -> PlotData:
-    """A chart over steps, drawn over something else.
+    """Convert a chart over steps to another x axis.
 
     Args:
-        plot: over steps, but for its series: those are on the axis already.
-        is_log: the x axis is logarithmic; what is not above zero is left out.
+        plot: over steps, except for its series, which are on the axis already.
+        is_log: use a logarithmic x axis, without points that are not above zero.
     """
     if axis is Axis.STEP and not is_log:
         return plot
@@ -511,7 +511,7 @@ def step_at(plot: PlotData, share: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """Where a chart is on its page: rows from `top` on, and cells from `left` on between its axes."""
+    """The area of a chart between its axes: rows of the page from `top` on, cells from `left` on."""
 
     top: int
     rows: int
@@ -537,14 +537,14 @@ def canvas_of(chart: Sequence[Row], top: int, left: int = 0, *, has_right: bool 
 PAN_SHARE = 0.25
 
 SMOOTHINGS = (0.5, 0.8, SMOOTHING, 0.95, 0.98, 0.99)
-"""About 2, 5, 10, 20, 50 and 100 records long."""
+"""Time constants of about 2, 5, 10, 20, 50 and 100 records."""
 
 
 class ChartPage(Page):
-    """A page whose charts show the same steps, on axes that keys change."""
+    """A page of charts with a common window of steps and common axes, both changed by keys."""
 
     without_band: ClassVar[str] = ""
-    """Why its charts have no band; empty where one may have."""
+    """Why its charts have no band; empty if they may have one."""
 
     def __init__(self, stream: str = "") -> None:
         super().__init__(stream)
@@ -566,7 +566,7 @@ class ChartPage(Page):
         return Zoom(first, max(first, last))
 
     def shown(self, moment: Moment) -> Zoom | None:
-        """The stretch to show, None for all; one that ended at the newest step moves on with it."""
+        """The window to show, None for all; a window that ends at the newest step follows it."""
         if self.zoom is None:
             return None
         whole = self.whole(moment)
@@ -578,7 +578,7 @@ class ChartPage(Page):
         return axes_logged(moment.snapshot)
 
     def axis_in(self, snapshot: Snapshot) -> tuple[Axis, Places]:
-        """What the x axis counts in a stream, and where its steps are there; steps, where it does not log the rest."""
+        """The x axis and the mapping of a stream's steps to it; steps if the stream does not log the axis quantity."""
         found = places(snapshot, self.axis)
         return (Axis.STEP, Places((), ())) if found is None else (self.axis, found)
 
@@ -602,11 +602,11 @@ class ChartPage(Page):
         has_band: bool = False,
         markers: Sequence[Marker] = (),
     ) -> Sequence[Row]:
-        """A chart on the axes of the page, in which the mouse can point at steps.
+        """Draw a chart on the page's axes and remember its area for the mouse.
 
         Args:
-            at: row and cell of the page in which it begins.
-            unit: of the values on the left.
+            at: row and cell of its top left corner on the page.
+            unit: of the left value axis.
         """
         if moment.draw_chart is None:
             return ()
@@ -668,7 +668,7 @@ class ChartPage(Page):
                 return self._on_axes(key, moment)
         return Redraw()
 
-    def _on_axes(self, key: str, moment: Moment) -> Effect | None:  # noqa: PLR0911 - what each key refuses
+    def _on_axes(self, key: str, moment: Moment) -> Effect | None:  # noqa: PLR0911 - one return per refusal
         match key:
             case "log":
                 if not any(plot.can_log for plot in self.plots):
@@ -745,10 +745,10 @@ class ChartPage(Page):
 
 
 def with_readout(plot: PlotData, snapshot: Snapshot, reading: SignalReading | None = None) -> PlotData:
-    """A chart whose cursor says what stands there: value, smoothed value and time.
+    """Label the chart's cursor with value, smoothed value and time at its step.
 
     Args:
-        reading: of the metric there; None where each curve has a value of its own.
+        reading: of the metric at the step; None if each curve shows its own value.
     """
     at = snapshot.at_step
     if at is None:

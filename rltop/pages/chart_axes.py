@@ -1,7 +1,7 @@
-"""What stands around the curves of a chart: limits, ticks, labels, legend, and signs of what happened below them.
+"""Everything around the curves of a chart: limits, ticks, labels, legend, and the row of event markers below.
 
-Pure: only finite numbers that fit the axis leave this module, because the plotting library stops on others. Whoever
-draws a chart, on the screen or in a report, draws it on these axes.
+Pure: only finite numbers that fit the axis leave this module, because the plotting library fails on others. Charts on
+the screen and in reports use the same axes.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
 FAR = 3.0
-"""A level farther away than this many spreads of the data would flatten the line."""
+"""A level more than this many data ranges away is not drawn: it would flatten the curve."""
 
 FAR_DECADES = 1.0
-"""The same on a logarithmic axis, where a spread is in decades."""
+"""The same on a logarithmic axis, in decades."""
 
 _LEAST_TICKS = 3
-"""Bottom, middle and top: with fewer nobody can read a value off the axis."""
+"""Bottom, middle and top: with fewer ticks no value can be read off the axis."""
 
 _DIGITS, _MOST_DIGITS = 3, 12
-_SPANS = 1e-300, 1e300  # beyond, a part or a multiple may not be a number
+_SPANS = 1e-300, 1e300  # beyond these, a fraction or a multiple may underflow or overflow
 _LEAST_BETWEEN, _BETWEEN, _SPARSE_COST = 2, 4, 0.03
-"""Rows from tick to tick, at the least and as they are liked; each row more or less is worth so much of the height."""
+"""Rows between ticks: least, preferred, and the cost of each row off the preferred, as a fraction of the height."""
 
 _NOISE = 1e-9
-"""Values that are no further apart, as a part of themselves, are one value and its rounding."""
+"""Relative difference up to which values are equal except for rounding."""
 
 
 class RightAxis(NamedTuple):
-    """A second value axis: its limits, its places, and the unit of what stands there."""
+    """A second value axis: its limits, tick positions and unit."""
 
     low: float
     high: float
@@ -59,9 +59,9 @@ class Axes:
         levels, marks: those inside the chart.
         first, last: limits of the step axis, never equal.
         low, high: limits of the value axis, never equal.
-        x_ticks, y_ticks: places on the axes, inside the limits.
-        band: what there is to draw of the edges around the values.
-        series: what there is to draw of the curves with a sign of their own.
+        x_ticks, y_ticks: positions on the axes, inside the limits.
+        band: the drawable points of the band's edges.
+        series: the curves with signs of their own, reduced to drawable points.
         right: the value axis on the right; None without one.
     """
 
@@ -154,13 +154,13 @@ def _x_ticks(plot: PlotData, first: float, last: float, columns: int) -> tuple[t
         return tuple(at for at, _ in kept), tuple(plot.axis.label(tick) for _, tick in kept)
     wanted = max(2, columns // 16)
     ticks = nice_ticks(first, last, wanted)
-    # One number alone is no scale.
+    # A single tick is no scale.
     while len(ticks) < 2 and wanted < columns // 4:
         wanted += 1
         ticks = nice_ticks(first, last, wanted)
     if plot.axis is Axis.STEP:
         ticks = tuple(step for step in ticks if step == int(step)) or (float(first),)
-    # A narrow window may lie within one minute, or within the digits that a label has.
+    # In a narrow window ticks may share a label (same minute, or same digits): keep the first of each.
     labelled = {plot.axis.label(tick): tick for tick in reversed(ticks)}
     return tuple(reversed(labelled.values())), tuple(reversed(labelled))
 
@@ -172,25 +172,25 @@ def _drawable(curve: Curve, *, is_log: bool) -> tuple[Curve, int]:
 
 
 DASHED_ROLE = "threshold"
-"""The level that is drawn in dashes: without colour a baseline beside it would look the same."""
+"""Role of the level that is drawn dashed, to differ from a baseline even without colour."""
 
 
 class LineKind(enum.Enum):
     CURVE = enum.auto()
     SIGNED = enum.auto()
-    """A curve that carries a sign here and there."""
+    """A curve with a sign at intervals."""
     EDGE = enum.auto()
-    """A curve around the values, with another sign."""
+    """An edge of the band, with another sign."""
     ACROSS = enum.auto()
     DASHED = enum.auto()
-    """Across too, in dashes."""
+    """Horizontal too, but dashed."""
     DOWN = enum.auto()
     NONE = enum.auto()
-    """There is none: something is said of the chart."""
+    """No line: a remark on the chart."""
 
 
 def legend_of(plot: PlotData, axes: Axes) -> list[tuple[LineKind, str, str]]:
-    """What each line is, its role, and what it is called."""
+    """Kind, colour role and label of each legend entry."""
     curve, none = LineKind.CURVE, LineKind.NONE
     has_smooth = bool(axes.smooth.steps)
     entries = [(LineKind.DOWN, mark.role, mark.label) for mark in axes.marks if mark.role == "cursor"]
@@ -252,7 +252,7 @@ def nice_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
 
 
 def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
-    """Round numbers beside `rows` cells: one in three of them, but three at least where they have room."""
+    """Round tick values for `rows` rows: about one per three rows, but at least three if they fit."""
     ticks: tuple[float, ...] = ()
     for wanted in range(max(2, rows // 3), max(3, rows) + 1):
         ticks = nice_ticks(low, high, wanted)
@@ -262,7 +262,7 @@ def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
 
 
 def on_rows(axes: Axes, rows: int) -> Axes:
-    """The axes with their limits moved apart, by as little as it takes for ticks that stand the same rows apart."""
+    """The axes with limits widened by as little as puts all ticks the same number of rows apart."""
     if axes.is_log or rows < 2 * _LEAST_TICKS:
         return axes
     right = axes.right
@@ -274,7 +274,7 @@ def on_rows(axes: Axes, rows: int) -> Axes:
 
 
 def _regular(low: float, high: float, rows: int) -> tuple[float, float, tuple[float, ...]]:
-    """Limits around `low` and `high` such that round numbers stand on rows the same number apart; no ticks for none."""
+    """Limits around `low` and `high` that put round numbers the same number of rows apart; without ticks if none do."""
     span = high - low
     if not _SPANS[0] < span < _SPANS[1] or span < _NOISE * max(abs(low), abs(high)):
         return low, high, ()
@@ -297,14 +297,14 @@ def _regular(low: float, high: float, rows: int) -> tuple[float, float, tuple[fl
     if best is None or best[0] > 1.0:
         return low, high, ()
     _, bottom, top, distance = best
-    # What is drawn at the very end must not lie outside by the rounding of a sum.
+    # Rounding must not put points at the very ends outside.
     low, high = min(low, bottom), max(high, top)
     first, last = math.ceil(low / distance - 1e-6), math.floor(high / distance + 1e-6)
     return low, high, tuple(number * distance for number in range(first, last + 1))
 
 
 def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
-    """Powers of ten, thinned out to the rows; 2 and 5 between them where they are few."""
+    """Powers of ten, thinned to fit the rows, with 2 and 5 in between if they span at most two decades."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if high <= 100 * low else (1,)
     every = max(1, math.ceil((last - first + 1) / max(2, rows // 2)))
@@ -324,7 +324,7 @@ def value_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Labels with as many decimals as it takes to tell neighbours apart."""
+    """Labels with as many decimals as neighbouring ticks need to differ."""
     distance = min((abs(b - a) for a, b in pairwise(ticks)), default=0.0)
     largest = max((abs(tick) for tick in ticks), default=0.0)
     if distance <= 0 or largest >= 1e6 or distance < 1e-5:
@@ -350,7 +350,7 @@ _NAMED = 3
 
 
 class MarkerKind(enum.IntEnum):
-    """What is marked; where several share a cell, the highest is seen."""
+    """Kind of event; if several share a cell, the highest is shown."""
 
     VALIDATION = 1
     CHECKPOINT = 2
@@ -361,11 +361,11 @@ class MarkerKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """One thing that happened.
+    """One event below a chart.
 
     Attributes:
-        step: where; of a downsampled validation or checkpoint, the first step of its bucket.
-        is_own: the rule speaks of the metric of the chart.
+        step: for a downsampled validation or checkpoint, the first step of its bucket.
+        is_own: the rule is about the metric of the chart.
     """
 
     step: int
@@ -376,7 +376,7 @@ class Marker:
 
 
 def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") -> tuple[Marker, ...]:
-    """What happened on the steps `first` to `last`, in order; of rules what was WARN or worse."""
+    """Events on the steps `first` to `last`, in order; alerts only from WARN up."""
     found = [Marker(step, MarkerKind.RESTART) for step in snapshot.stream.seen_restarts]
     own = _rules_about(snapshot, metric) if metric else frozenset()
     muted = snapshot.part.judging.muted
@@ -395,19 +395,19 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
 
 
 def _rules_about(snapshot: Snapshot, metric: str) -> frozenset[str]:
-    # What stands now: the chart goes on behind the step.
+    # Current verdicts: the chart continues past the step.
     standing = snapshot.at(None).standing
     rules = {verdict.said_by for verdict in standing if metric in (verdict.metric, verdict.key)}
     if not snapshot.source.events:
         return frozenset(rules)
-    # Whoever has events has been judged: the rules are imported already.
+    # Events come from rules, so these are imported already.
     from rltop.rules import registry  # noqa: PLC0415
 
     return frozenset(rules | {spec.id for spec in registry.ALL_SPECS if spec.metrics and spec.metrics[0] == metric})
 
 
 def _logged_on(snapshot: Snapshot, names: Sequence[str], first: int, last: int, kind: MarkerKind) -> list[Marker]:
-    """The steps on which one of the metrics was logged, the first of them that the run knows."""
+    """Markers on the steps at which the first known metric of `names` was logged."""
     signal = primary(snapshot, *names)
     if signal is None or last < first:
         return []
@@ -415,14 +415,14 @@ def _logged_on(snapshot: Snapshot, names: Sequence[str], first: int, last: int, 
     held = steps[0] if steps else last + 1
     points = [(s, signal.read(v)) for s, v in zip(steps, values, strict=True) if first <= s <= last and v == v]
     if first < held:
-        # What memory has downsampled is known by its buckets only.
+        # Of downsampled steps only buckets are known.
         stop = min(held, last + 1)
         stride = max(1, -(-(stop - first) // _MOST_COLUMNS))
         buckets = snapshot.stream.buckets(signal.key, stride, first, stop)
         points[:0] = [(one.first_step, signal.read(one.high)) for one in buckets if one.count]
     least = 0.0
     if kind is MarkerKind.CHECKPOINT:
-        # Some trainers log a checkpoint's time on every step, next to nothing where there was none.
+        # Some trainers log the checkpoint time on every step, near zero if none was saved.
         least = _LEAST_SAVE_SHARE * max((value for _, value in points), default=0.0)
     return [Marker(step, kind) for step, value in points if kind is MarkerKind.VALIDATION or value > least]
 
@@ -444,7 +444,7 @@ def sign_of(marker: Marker, glyphs: Glyphs) -> tuple[str, str]:
 def add_rail(
     builder: RowBuilder, markers: Sequence[Marker], cells: int, cell_of: Callable[[int], int | None], glyphs: Glyphs
 ) -> RowBuilder:
-    """Write the signs into `cells` cells; what happens all the time is left to the legend."""
+    """Add a row of signs, `cells` wide; kinds that are too frequent are left to the legend."""
     rail: list[Marker | None] = [None] * cells
     counts = Counter(marker.kind for marker in markers)
     crowded = [kind for kind in (MarkerKind.VALIDATION, MarkerKind.CHECKPOINT) if counts[kind] > _CROWDED * cells]
@@ -463,7 +463,7 @@ def add_rail(
 def paint_marker_legend(markers: Sequence[Marker], indent: int, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).add(" " * indent)
     ruled = [marker for marker in markers if marker.rule]
-    # The newest are the ones that are asked for.
+    # The chart's own metric first, then the newest.
     ruled.sort(key=lambda marker: (not marker.is_own, -marker.step))
     entries = [(*sign_of(one, glyphs), f"{rule_name(one.rule)} {units.step(one.step)}") for one in ruled]
     rest = [

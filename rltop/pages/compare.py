@@ -1,6 +1,6 @@
-"""Runs beside each other: marked ones in a table and a chart, one beside the baseline run, and where they diverge.
+"""Comparison of runs: marked runs in a table and a chart, one against the baseline run, and where they diverge.
 
-Owns what is compared with what; a chart is drawn, and a run is read, as on every page.
+Owns what is compared with what; charts are drawn and runs are read as on every other page.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ from rltop.stats.goodput import hundredth
 from rltop.structs import NamedTuple, Remembered
 
 MOST_RUNS = 8
-"""Curves that one chart can tell apart."""
+"""Most curves that can be told apart in one chart."""
 
 _CHART_ROWS = 12
 _MOST_RECORDS = 2_000
-"""Longer runs are compared at every n-th record: where they diverge is then known to 0.5 % of the run."""
+"""Longer runs are compared at every n-th record, so that the divergence is dated to within 0.5 % of the run."""
 
 _TOLD = 3
-"""How many metrics the sentence on where two runs diverge names."""
+"""Most metrics named by the sentence on where two runs diverge."""
 
 _LOGGED = {
     Axis.TIME: "the time",
@@ -84,11 +84,11 @@ _LOGGED = {
 }
 
 _GENERAL = ("reward_mean", "val_score", "entropy", "kl_ref", "grad_norm", "response_len_mean", "loss", "time_step")
-"""Looked at for where runs diverge, beside what the algorithm's rows show."""
+"""Compared in addition to the metrics of the algorithm's overview rows."""
 
 
 class ComparedRun(NamedTuple):
-    """One of the runs; `sign`: the character that stands for it in table and chart."""
+    """One of the runs; `sign` is its character in table and chart."""
 
     sign: str
     role: str
@@ -102,7 +102,7 @@ def compared_runs(moment: Moment) -> list[ComparedRun]:
 
 
 def shown_runs(moment: Moment) -> list[ComparedRun]:
-    """Those that are marked; with fewer than two, all where there are few, a marked one first."""
+    """The marked runs; if fewer than two, all runs (unless more than `MOST_RUNS`), a marked one first."""
     marked = compared_runs(moment)
     if len(marked) > 1 or len(moment.runs) > MOST_RUNS:
         return marked
@@ -111,7 +111,7 @@ def shown_runs(moment: Moment) -> list[ComparedRun]:
 
 
 def numbered(found: Sequence[Snapshot]) -> list[ComparedRun]:
-    """Runs with the sign and the colour of their place; as many as one chart can tell apart."""
+    """The first `MOST_RUNS` runs with sign and colour by position."""
     snapshots = found[:MOST_RUNS]
     return [
         ComparedRun(str(number), f"stage-{number - 1}", snapshot, read_entry(snapshot))
@@ -124,10 +124,10 @@ def compared_metrics(runs: Sequence[ComparedRun]) -> list[tuple[str, str]]:
 
 
 def common_metrics(runs: Sequence[Snapshot]) -> list[tuple[str, str]]:
-    """Metrics that two of the runs log or more, as (name of the catalogue, key): by name where both know one.
+    """Metrics that at least two of the runs log, as (catalogue name, key): by name if they have one, else by key.
 
-    First what the rows of the overview show, then every key that they share; what fewer than half of them log comes
-    behind what more of them have by name.
+    Catalogue metrics come first, in the order of the overview rows, with those that fewer than half of the runs log at
+    the end; then every other shared key.
     """
     found: dict[tuple[str, str], int] = {}
     for run in runs:
@@ -162,11 +162,11 @@ def build_overlay(
     """One metric of all runs in one chart, smoothed.
 
     Args:
-        at: the step at the cursor, which is marked where runs are aligned by step; None is live.
-        zoom: the steps that are shown, those of the first run that logs the axis; None is all.
+        at: the cursor's step, marked if runs are aligned by step; None is live.
+        zoom: the window, in steps of the first run that logs what the axis counts; None is all.
 
     Returns:
-        The chart and the unit of its values; None where no run has a value to show on this axis.
+        The chart and the unit of its values; None if no run has a value on this axis.
     """
     at = at if axis is Axis.STEP else None
     place = steps_of_window(runs, axis)
@@ -190,7 +190,7 @@ def build_overlay(
 
 
 def whole_of(runs: Sequence[ComparedRun], axis: Axis) -> Zoom | None:
-    """All steps of all runs, counted in those of the first one that logs what the axis counts; None without any."""
+    """The range of all runs, in steps of the first one that logs what the axis counts; None without any."""
     counted = steps_of_window(runs, axis)
     ends = []
     for run in runs:
@@ -201,7 +201,7 @@ def whole_of(runs: Sequence[ComparedRun], axis: Axis) -> Zoom | None:
 
 
 def steps_of_window(runs: Sequence[ComparedRun], axis: Axis) -> Places:
-    """Where the steps of the first run are that logs what the axis counts: those in which a window is counted."""
+    """The mapping of the first run that logs what the axis counts; windows are in its steps."""
     found = (places(run.snapshot, axis) for run in runs)
     return next((one for one in found if one is not None), Places((), ()))
 
@@ -217,11 +217,11 @@ def overlays(
     at: int | None = None,
     counted: Places | None = None,
 ) -> tuple[PlottedSeries, ...]:
-    """The smoothed curve of each run that logs the metric and what the axis counts; a run that ends early says where.
+    """The smoothed curve of each run that logs metric and axis; the label of a run that ends early says at which step.
 
     Args:
-        at: the step of the values that are told; None is the newest of each.
-        counted: where the steps of `zoom` are on the axis; None counts them in each run for itself.
+        at: the step of the values in the labels; None is the newest of each run.
+        counted: mapping of the steps of `zoom` to the axis; None takes them as each run's own steps.
     """
     found = []
     last = {run.sign: run.snapshot.stream.last_step or 0 for run in runs}
@@ -261,8 +261,8 @@ _Diverged = tuple[Metric, Divergence]
 
 
 def diverged(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> tuple[list[_Diverged], int]:
-    """The metrics of a run that diverge from the baseline run, the earliest first, and how many steps both have."""
-    # All keys of a run have the same steps: where they lie in the other run is looked for once.
+    """The metrics that diverge from the baseline run, earliest first, and the number of steps compared."""
+    # All keys of a run share its steps, so these are matched once for all metrics.
     own, others = ours.stream.steps(), theirs.stream.steps()
     common = sorted(set(own).intersection(others))
     steps = common[:: max(1, len(common) // _MOST_RECORDS)]
@@ -287,7 +287,7 @@ _SET_BY = {
     "response_len_max": "max_response_length max_completion_length max_new_tokens max_tokens",
     "prompt_len_max": "max_prompt_length",
 }
-"""What is logged of a setting, by the last part of its name: where it first differs the setting takes effect."""
+"""Logged metric → settings (last part of their names) that it follows: where it first differs they take effect."""
 
 
 def _explained(found: Sequence[_Diverged], settings: Sequence[Difference]) -> str:
@@ -320,7 +320,7 @@ def divergence_text(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[st
 
 
 def _broken(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> list[str]:
-    """Which metrics are a number in one run alone, and since when; the first few."""
+    """Metrics that are non-finite in only one of the runs, and since when; at most `_TOLD`."""
     told = []
     for metric in metrics:
         one, other = signal_in(ours, metric), signal_in(theirs, metric)
@@ -430,13 +430,13 @@ def metric_title(metric: tuple[str, str]) -> str:
 class RunsChartPage(ChartPage):
     @abstractmethod
     def runs(self, moment: Moment) -> list[ComparedRun]:
-        """Those in its charts; none where it has charts of the one that is shown."""
+        """The runs in its charts; empty if they show the current run only."""
 
     def whole(self, moment: Moment) -> Zoom:
         return whole_of(self.runs(moment), self.axis) or super().whole(moment)
 
     def axes(self, moment: Moment) -> Sequence[Axis]:
-        """Only by what some run logs: by epochs that nobody counts nothing would be drawn."""
+        """The axes that at least one of the runs logs."""
         runs = self.runs(moment)
         logged = [one for one in Axis if any(places(run.snapshot, one) is not None for run in runs)]
         return logged if runs else super().axes(moment)
@@ -451,7 +451,7 @@ class RunsChartPage(ChartPage):
         return built and (replace(built[0], is_log=self.is_log and built[0].can_log), built[1])
 
     def counted(self, runs: Sequence[ComparedRun], moment: Moment) -> Snapshot:
-        """The run in whose steps a window is counted."""
+        """The run that gives a window its steps."""
         found = (one.snapshot for one in runs if places(one.snapshot, self.axis) is not None)
         return next(found, moment.snapshot)
 
@@ -488,7 +488,7 @@ class ComparePage(RunsChartPage):
                 text = first_divergence(one.snapshot.run, baseline.snapshot.run, self._remembered)
                 compared += _told_of(one, text, "text", width, moment.glyphs)
         settings = _paint_settings(runs, baseline, found, width, moment.glyphs)
-        # What the chart leaves no room for stands below it.
+        # What does not fit above the chart goes below it.
         if len(above) + len(compared) + 1 + _CHART_ROWS > height:
             chart = self._chart(runs, metrics, moment, (width, max(_CHART_ROWS, height - len(above))), len(above))
             return [*above, *chart, Row(()), *compared, Row(()), *settings]
@@ -593,15 +593,15 @@ class ComparePage(RunsChartPage):
 
 
 _RECORDS = 8
-"""So many new records of either run before it is worked out again where they diverge."""
+"""New records of either run after which the divergence is computed again."""
 
 
 class BaselineDelta(NamedTuple):
     """One metric at the same step of both runs.
 
     Attributes:
-        text: how this run differs; a dash where that cannot be said.
-        why: the other value and step, or why it cannot be said.
+        text: how this run differs; a dash if unknown.
+        why: the baseline's value and step, or why the difference is unknown.
     """
 
     text: str
@@ -641,7 +641,7 @@ def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot
 
 
 def first_divergence(run: Run, other: Run, known: Remembered) -> str:
-    """Where a run first diverges from the baseline run; looked for anew only where some records have come."""
+    """Where a run first diverges from the baseline run; recomputed only every `_RECORDS` new records."""
     ours, theirs = Snapshot(run), Snapshot(other)
     if run.loading is not None or other.loading is not None:
         return "reading history: where it diverges is not known yet"

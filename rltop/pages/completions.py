@@ -1,7 +1,7 @@
 """The completions of a group, and the text of one of them.
 
-Owns the columns of the first and the lines of the second. Text is broken into
-lines once for a width; what is longer than a person reads is cut in the middle.
+Owns the columns of the list and the lines of the text. Text is wrapped once per width; very long text is cut in the
+middle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rltop.stats.groups import GroupSummary
 from rltop.structs import NamedTuple, Remembered
 
 SHOWN_CHARS = 400_000
-"""Characters of one text that are shown; of a longer one the beginning and the end."""
+"""Most characters of a text that are shown; the middle of a longer one is omitted."""
 _END_CHARS = 100_000
 _TAB = 4
 _ROOMY = 60
@@ -42,8 +42,8 @@ class CompletionsView(NamedTuple):
     """One group of a step.
 
     Attributes:
-        rank: of the group among those of the step, from 0.
-        group: the group; None where the step has none, or is still being read.
+        rank: rank of the group within the step, from 0.
+        group: None if the step does not have it, or is still being read.
     """
 
     rollouts: RolloutsView
@@ -53,7 +53,7 @@ class CompletionsView(NamedTuple):
     order: Sorting
 
     def find(self, place: TextPlace | None) -> tuple[int, Completion] | None:
-        """The completion whose first row stands there, and its rank; else the first."""
+        """The completion that begins at `place`, and its rank; else the first."""
         for i, each in enumerate(self.completions):
             if each.places[:1] == (place,):
                 return i, each
@@ -77,7 +77,7 @@ def build_completions(rollouts: RolloutsView, name: str, sorting: Sorting | None
 
 
 def paint_completions(view: CompletionsView, width: int, glyphs: Glyphs, *, is_low: bool = False) -> list[Row]:
-    """The group in a few lines, then a row per completion; `is_low` leaves most of the lines to the completions."""
+    """A header on the group, then a row per completion; `is_low` shortens the header for a low screen."""
     group = view.group
     if group is None:
         head = paint_trail(view.rollouts, (), width, glyphs).row()
@@ -139,7 +139,7 @@ class _Row(NamedTuple):
 
 
 def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Sequence[Column[_Row]]:
-    """The columns of the completions of a group; what none of them has is left out."""
+    """The columns of a group's completions; fields that none of them has are left out."""
     longest = view.group.lengths[0] if view.group is not None and view.group.lengths else 0.0
     bar, stop = 24 if width >= 160 else 16 if width >= 110 else 10, 18 if width >= 110 else 9
 
@@ -293,7 +293,7 @@ def _lines(text: str, width: int) -> Iterator[str]:
 
 
 def _fitting(text: str, width: int) -> int:
-    """How many characters go into one line; a word is parted only where it is as long as a line."""
+    """Number of characters that fit into one line: up to a blank in its second half, else mid-word."""
     if is_single(text[: width + 1]):
         if len(text) <= width:
             return len(text)
@@ -382,7 +382,7 @@ class CompletionPage(RolloutPage):
             return paint_completions(group, width, moment.glyphs)
         rank, completion = found
         text = shelf.text(completion)
-        # Whether it is the same is asked by identity where equality would compare every completion of the step.
+        # Compared by identity: equality would compare every completion of the step.
         of_step = (group.rollouts.step, id(group.rollouts.shelved))
         known = (width, moment.glyphs.name, *of_step, rank, completion, id(text))
         return self._remembered.of("rows", known, lambda: paint_completion(group, rank, text, width, moment.glyphs))

@@ -1,4 +1,4 @@
-"""The table of pages: which page a key opens, and which a target; and the page of help, read from the key table."""
+"""The tables of pages, by key and by target; and the help page, built from the key table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _flow, _where = late("rltop.pages.flow", "FlowPage"), late("rltop.pages.where", 
 _comparison, _log = late("rltop.pages.compare", "ComparePage"), late("rltop.pages.log", "LogPage")
 _grid, _rollouts = late("rltop.pages.overlay", "GridPage"), late("rltop.pages.rollouts", "RolloutsPage")
 _completions = late("rltop.pages.completions", "CompletionsPage")
-"""Pages that few sessions look at."""
+"""Pages that few sessions open, imported on first use."""
 
 STANDING: Mapping[str, Callable[[], Page]] = MappingProxyType(
     {
@@ -43,7 +43,7 @@ STANDING: Mapping[str, Callable[[], Page]] = MappingProxyType(
         "settings": SettingsPage,
     }
 )
-"""Pages of which there is one each, with its state, for as long as the program runs; by the id of their key."""
+"""Pages that exist once and keep their state while the program runs, by key id."""
 
 
 def _verdict_of_event(target: Target, moment: Moment) -> Page:
@@ -71,13 +71,13 @@ OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType
         TargetKind.RULE: lambda target, _: RuleMenuPage(target.name, target.stream),
     }
 )
-"""Pages that are opened on top of others, anew each time; by what leads to them."""
+"""Pages that are created anew each time they are opened on top of others, by kind of target."""
 
 
 _KEY_CELLS = 16
 
 _COLUMN_CELLS = 56
-"""A column of keys takes this at least: most descriptions fit one line."""
+"""Least width of a column of keys, so that most descriptions fit on one line."""
 
 _MOST_COLUMNS = 3
 _SEP = "  "
@@ -95,9 +95,9 @@ class HelpPage(Page):
         self._order = tuple(dict.fromkeys((*own, *KEYS)))
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The purpose of the page below, then every key by where it applies, its own first.
+        """The purpose of the page underneath, then every key by scope, that page's own scopes first.
 
-        Where there is room the keys stand in columns, a screen of them before the next.
+        On a wide screen the keys are in columns, one screenful after the other.
         """
         glyphs = moment.glyphs
         rows = text_rows(self._about, width, glyphs, lines=12)
@@ -116,14 +116,14 @@ class HelpPage(Page):
         return rows
 
     def _entries(self, width: int, glyphs: Glyphs) -> Iterator[list[Row]]:
-        """Every key by where it applies, the first below the title; what does not fit behind a key is below it."""
+        """Every key by scope, the first of a scope with the scope's title; long descriptions wrap."""
         cells = min(max(_KEY_CELLS, width // 3), max(len(_SEP.join(keys)) for keys in self._names.names.values()))
         for where in self._order:
             rows = [Row(()), text_row(where.value, width, glyphs, "title")]
             for key in KEYS[where]:
                 keys = _SEP.join(self._names.every(key.id))
                 if not keys:
-                    # What has taken its key stands in another row.
+                    # Another action has taken its key, and is listed in a row of its own.
                     continue
                 for number, line in enumerate(wrap(key.tooltip, max(10, width - cells - 3), 3)):
                     builder = RowBuilder(width, glyphs).add("  ")
@@ -134,13 +134,13 @@ class HelpPage(Page):
 
 
 def _filled(entries: Sequence[list[Row]], columns: int, each: int) -> tuple[list[list[Row]], list[list[Row]]]:
-    """Columns of at most `each` rows, in which no entry is broken, and the entries that are left."""
+    """Columns of at most `each` rows that split no entry, and the remaining entries."""
     parts: list[list[Row]] = [[]]
     for number, entry in enumerate(entries):
         if parts[-1] and len(parts[-1]) + len(entry) > each:
             if len(parts) == columns:
                 return parts, list(entries[number:])
             parts.append([])
-        # On top of a column no blank is wanted above a title.
+        # No blank row above a title at the top of a column.
         parts[-1] += entry if parts[-1] or entry[0].line else entry[1:]
     return parts, []

@@ -1,7 +1,7 @@
-"""The pipeline of an asynchronous run: who waits for whom, from the environments to the weight sync and back.
+"""The pipeline of an asynchronous run: which part waits for which, from the environments to the weight sync and back.
 
-Owns the boxes of the picture; how the two idle shares and the queue are read and what became of completions is
-`stats.goodput`'s, which the rules read too. What is not logged stays unknown, and its box is hollow.
+Owns the boxes of the diagram. `stats.goodput`, which the rules use too, interprets the idle shares and the queue and
+accounts for completions. What is not logged stays unknown, and its box is hollow.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rltop.structs import NamedTuple
 
 
 def build_goodput(snapshot: Snapshot) -> Goodput | None:
-    """What became of the completions of the last records; None where nothing that tells is logged."""
+    """What became of the completions of the last records; None if nothing relevant is logged."""
     return measure(
         partial(_lately, snapshot, count=goodput.LATELY),
         snapshot.part.group_size,
@@ -52,13 +52,13 @@ def build_goodput(snapshot: Snapshot) -> Goodput | None:
 
 
 class Spent(NamedTuple):
-    """What the records behind a goodput cost."""
+    """The cost of the records that a goodput covers."""
 
     gpus: int
     hours: float
 
     def words(self, found: Goodput) -> str:
-        """With what went into completions that were not trained on, taken by their number."""
+        """The cost in words, including the part for completions not trained on, in proportion to their number."""
         lost = self.hours * (1.0 - found.trained)
         least = "at least " if found.unknown else ""
         return (
@@ -94,15 +94,15 @@ def paint_goodput(found: Goodput, spent: Spent | None, width: int, glyphs: Glyph
 
 
 WAITING = "P9"
-"""The rule on who waits."""
+"""The rule on which side waits."""
 _PICTURE_FROM, _ONE_ROW_FROM = 76, 110
 _GAP = 3
 _SHOWN = 3
-"""Facts of a box in the picture; all of them stand below."""
+"""Most facts of a box in the diagram; all are listed below it."""
 
 
 def _read_parts() -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """The boxes of `flow.txt` with their metrics, and what numbers are called in the picture."""
+    """From `flow.txt`: the metrics of each box, and short names for the diagram."""
     parts, brief = {}, {}
     for section in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").split("\n\n[")[1:]:
         name, *lines = section.splitlines()
@@ -114,7 +114,7 @@ def _read_parts() -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
 
 PARTS, _BRIEF = _read_parts()
 _LIMITS = {"inflight_count": "inflight_limit", "queue_size": "queue_limit", "stale_frac": "staleness_share_limit"}
-"""Metrics of a number that has a limit, and the metric of that."""
+"""Metrics that have a limit, and the metric of the limit."""
 
 
 _SIDES = (*TRAINER, *GENERATION, "queue_size")
@@ -122,15 +122,15 @@ _IDLE = frozenset({"trainer_idle_frac", "rollouter_idle_frac"})
 
 
 _BOUNDED = frozenset({"staleness_mean", "staleness_max"})
-"""Metrics that the bound on staleness is for, where it is in versions."""
+"""Metrics that a staleness bound in versions applies to."""
 
 
 class BoxValue(NamedTuple):
     """One number of a box.
 
     Attributes:
-        text: value with its unit, and its limit where that is logged.
-        instance: which of several it is; empty for one alone.
+        text: value with its unit, and its limit if known.
+        instance: which of several instances is shown; empty for a single one.
     """
 
     metric: str
@@ -144,8 +144,8 @@ class Box(NamedTuple):
     """One part of the pipeline.
 
     Attributes:
-        facts: what is logged of it, what tells most first; empty: hollow.
-        idle: share of the step in which it waited, lately, as the sentence has it; None where that is not logged.
+        facts: its logged values, most telling first; a box without any is hollow.
+        idle: recent share of the step spent waiting, as in the sentence; None if not logged.
     """
 
     name: str
@@ -163,8 +163,8 @@ class Flow(NamedTuple):
 
     Attributes:
         boxes: in the order in which a sample passes them.
-        age_s: seconds since the newest row; None where nobody can tell.
-        spent: what these cost; None where the number of GPUs is not known.
+        age_s: seconds since the newest row; None if unknown or at a past step.
+        spent: what the records behind `goodput` cost; None if the number of GPUs or the pace is unknown.
     """
 
     boxes: tuple[Box, ...]
@@ -178,7 +178,7 @@ class Flow(NamedTuple):
 
 
 def build_flow(snapshot: Snapshot, *, has_boxes: bool = True, has_goodput: bool = True) -> Flow | None:
-    """The pipeline of a run; None where the run does not generate beside the training."""
+    """The pipeline of a run; None if the run is not asynchronous."""
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
         return None
@@ -230,7 +230,7 @@ def _fact(snapshot: Snapshot, name: str) -> BoxValue | None:
     known = [reading for reading in readings if reading.point is not None]
     if not known:
         return None
-    # Other keys for an idle share are other ways to measure it: the one that the sentence is of stands.
+    # Several keys of an idle share measure it in different ways: take the first, as the sentence does.
     has_worst = len(known) > 1 and CATALOG[name].direction.value == "down" and name not in _IDLE
     reading = max(known, key=lambda one: one.point.value if one.point else -math.inf) if has_worst else known[0]
     assert reading.point is not None
@@ -306,7 +306,7 @@ def paint_in_overview(view: Flow, width: int, height: int, glyphs: Glyphs) -> li
 
 
 def _paint_picture(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
-    """The boxes in a row, or in two, an arrow from each to the next; what is not logged has a broken border."""
+    """The boxes in one row or two, with arrows between them; a box without logged values has a dashed border."""
     in_row = len(view.boxes) if width >= _ONE_ROW_FROM else len(view.boxes) // 2
     rows = []
     for start in range(0, len(view.boxes), in_row):
@@ -318,7 +318,7 @@ def _paint_picture(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _paint_boxes(boxes: Sequence[Box], step: int | None, width: int, glyphs: Glyphs, *, goes_on: bool) -> list[Row]:
-    """Boxes beside each other; `goes_on`: an arrow leads from the last one to the next row."""
+    """Boxes side by side; `goes_on` adds an arrow from the last one to the next row."""
     cells = (width - 2 - _GAP * len(boxes)) // len(boxes)
     told = [_in_picture(box, step) for box in boxes]
     lines = max(2, *(len(one) for one in told))
@@ -350,7 +350,7 @@ def _in_picture(box: Box, step: int | None) -> list[tuple[str, str]]:
         text = f"{fact.text} {_BRIEF.get(fact.metric, fact.reading.title)}".rstrip()
         level, logged = fact.reading.level, fact.point.step
         role = LEVEL_ROLES[level] if level >= Level.WARN else "text"
-        # A value that is no longer logged is nothing of now.
+        # A value that is no longer logged says nothing about this step.
         is_old = step is not None and logged < step
         lines.append((f"@{units.step(logged)}: {text}", "dim") if is_old else (text, role))
     return lines
@@ -375,7 +375,7 @@ def _paint_fact(fact: BoxValue, box: Box, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).left(f" {sign} ", 3, LEVEL_ROLES[reading.level])
     builder.left(reading.title, _TITLE, "text").right(fact.text, _VALUE, "value")
     builder.right(change_text(reading), _CHANGE, "note")
-    # Without wildcards in its alias a signal is told from others by its key alone.
+    # Without wildcards in its alias the instance of a signal is its key, which is shown anyway.
     instance = f"  {Label.of(fact.instance).display}" if fact.instance not in ("", key) else ""
     older = f"  @{units.step(fact.point.step)}" if fact.point.step != box.step else ""
     builder.add(f"{older}{instance}", "note").add("  ").add(reading.name, "key")

@@ -28,7 +28,7 @@ CHROME_ROWS = 2
 """The status line and the footer below every page."""
 
 ROOMY_ROWS = 16
-"""From this height on there is room for them; below, the rows need every line."""
+"""Terminal height from which these are shown; on lower screens the page needs every line."""
 
 
 def body_height(terminal_height: int) -> int:
@@ -43,33 +43,33 @@ STATE_ROLES = {
     RunState.FINISHED: "ok",
     RunState.DIED: "crit",
 }
-"""The role in which a state word is written; dim where it is none of these."""
+"""Role of a state word; dim for the other states."""
 BROKEN_OFF = (RunState.DIED, RunState.INTERRUPTED)
 OVER = frozenset({RunState.ENDED, RunState.FINISHED, *BROKEN_OFF})
 UNDER_WAY = frozenset({RunState.LIVE, RunState.QUIET, RunState.PAUSED, RunState.LOADING})
 
 
 class HeaderView(NamedTuple):
-    """What the header says.
+    """The facts shown in the header.
 
     Attributes:
-        dialect: whose keys, empty while unknown.
-        algorithm: what is being trained, empty while unknown.
-        generation: that it runs beside the training, and how stale samples may be; empty where it does not.
-        cursor: the step on the screen where the time cursor is set, else None.
-        behind_bytes: how much has been written and not read yet, where that is worth a word.
-        downsampled: first and last step of those whose mean stands for it in memory; None where it stands alone.
-        step_s: what a step of `step` takes now, wherever the cursor is; see `pace_of`.
-        logged_s: what the run logs of a step, where that is another time: the clock counts what is between steps too.
-        eta_s: time from now to the last step at that pace.
-        arrival_s: when the last step comes at that pace, in seconds since the epoch.
-        elapsed_s: from the first row to the newest, where rows carry times.
-        gpu_hours: of that time, where the number of devices is known.
-        until_s: when the run has to stop, in seconds since the epoch: as somebody has said, else by its job's limit.
-        stops_at: the step that it has reached by then at that pace.
-        checkpoint: step of the last one that lies beside the run, or None.
-        loading: fraction of the history that was read, None when complete.
-        open: the step that has not ended, where it takes unusually long.
+        dialect: the trainer that the keys belong to; empty while unknown.
+        algorithm: the algorithm and further profiles in effect; empty while unknown.
+        generation: note that the run is asynchronous, with its staleness bound; empty if it is not.
+        cursor: step of the time cursor; None is live.
+        behind_bytes: bytes written but not read yet; 0 if too few to mention.
+        downsampled: first and last step of the bucket that holds the cursor's step; None if that is in memory itself.
+        step_s: current seconds per step, wherever the cursor is; see `pace_of`.
+        logged_s: logged seconds per step, if different: the clock includes the time between steps.
+        eta_s: seconds left until the last step at that pace.
+        arrival_s: time of the last step at that pace, in seconds since the epoch.
+        elapsed_s: seconds from the first to the newest row, if rows have timestamps.
+        gpu_hours: GPU-hours of that time, if the number of GPUs is known.
+        until_s: deadline of the run, in seconds since the epoch: set by the user, else its job's time limit.
+        stops_at: the step that the run will have reached by then at that pace.
+        checkpoint: step of the last checkpoint found next to the run, or None.
+        loading: fraction of the history read so far; None when complete.
+        open: the unfinished step, if it takes unusually long.
     """
 
     name: Label
@@ -97,7 +97,7 @@ class HeaderView(NamedTuple):
 
 
 def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep | None = None) -> HeaderView:
-    """Read the header of a run; nothing is guessed that the run does not say."""
+    """The header of a run; what the run does not say is not guessed."""
     stream, identity = snapshot.stream, snapshot.identity
     step_s = pace_of(snapshot, timing)
     total, eta_s, newest_s = total_of(snapshot), eta_of(snapshot, step_s), snapshot.part.newest_s
@@ -135,7 +135,7 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
 
 
 def _elapsed_s(snapshot: Snapshot, step_s: float | None) -> float | None:
-    """From the first row to the newest by their own clock; None without, or where all were written out afterwards."""
+    """Seconds between first and newest row by their timestamps; None without, or if all were written afterwards."""
     first_s, newest_s = snapshot.stream.first_time_s, snapshot.stream.last_time_s
     if first_s is None or newest_s is None or newest_s <= first_s:
         return None
@@ -144,7 +144,7 @@ def _elapsed_s(snapshot: Snapshot, step_s: float | None) -> float | None:
 
 
 def total_of(snapshot: Snapshot) -> int | None:
-    """The step to reach: what somebody has set, else what the run says."""
+    """The last step: set by the user, else as the run says."""
     return snapshot.run.goal.target or snapshot.stream.total_steps or None
 
 
@@ -158,8 +158,8 @@ def _reached_by(snapshot: Snapshot, step_s: float | None, until_s: float | None)
 
 
 def clock_text(time_s: float, from_s: float) -> str:
-    """A time as clocks here show it, with its day where that is another: 14:32 · Thu 14:32 · 3 Dec 14:32."""
-    from datetime import datetime  # noqa: PLC0415 - not before the first frame, which knows no end
+    """A local time, with its day unless that is the day of `from_s`: 14:32 · Thu 14:32 · 3 Dec 14:32."""
+    from datetime import datetime  # noqa: PLC0415 - not before the first frame
 
     at, here = datetime.fromtimestamp(time_s).astimezone(), datetime.fromtimestamp(from_s).astimezone()
     days = (at.date() - here.date()).days
@@ -167,9 +167,9 @@ def clock_text(time_s: float, from_s: float) -> str:
 
 
 def generation_text(snapshot: Snapshot) -> str:
-    """Says that a run generates while it trains, and how stale samples may be where that is known.
+    """Note that a run is asynchronous, with its staleness bound if known.
 
-    In the unit of the bound, which is a share of samples for some trainers and versions of the policy for others.
+    The bound is a share of samples for some trainers and a number of policy versions for others.
     """
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
@@ -185,7 +185,7 @@ def generation_text(snapshot: Snapshot) -> str:
 
 
 def _algorithm(snapshot: Snapshot, identity: Identity | None) -> str:
-    """What is trained, and the profiles that hold besides: thresholds never move silently."""
+    """The algorithm and any other profiles in effect, because profiles change thresholds."""
     if identity is None:
         return ""
     others = [name for name in snapshot.part.judging.now.profiles if name != identity.algorithm.value]
@@ -193,19 +193,19 @@ def _algorithm(snapshot: Snapshot, identity: Identity | None) -> str:
 
 
 _FAST_S, _WRITTEN_OUT = 1.0, 0.1
+"""Rows less than `_FAST_S` apart are checked against the logged step time; if they are less than `_WRITTEN_OUT` of it
+apart, they were written afterwards."""
 _NEVER_S = 1e9
-"""An end that is further away than some thirty years is none."""
-"""Rows that come faster than one in so many seconds are held against what is logged of a step; below that part of it
-nobody has waited for them."""
+"""An end more than some thirty years away is ignored."""
 
 
 def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | None:
-    """Seconds that a step of the axis takes now, for every page: by the clock, else as logged; None where unknown.
+    """Current seconds per step, for every page: by wall clock, else as logged; None if unknown.
 
-    By the clock it is what whoever waits for the run waits: what happens between steps, which few trainers log, is in
-    it. A trainer whose axis counts minibatches (RLinf's reasoning runners) writes the rows of a step together, and logs
-    one duration for them: there the clock is read only on the rows that have one. Rows that lie closer together than a
-    step can take, by what is logged of it, were written out afterwards: their times are not those of steps.
+    The wall clock includes the time between steps, which few trainers log. A trainer that counts minibatches as steps
+    (RLinf's reasoning runners) writes the rows of a real step together and logs one duration for them: only rows with a
+    duration are then used. Rows much closer together than the logged duration were written afterwards, so the logged
+    one is used.
     """
     if snapshot.at_step is not None:
         snapshot, timing = snapshot.at(None), None
@@ -245,7 +245,7 @@ def _logged(snapshot: Snapshot) -> dict[int, float]:
 
 
 def eta_of(snapshot: Snapshot, step_s: float | None) -> float | None:
-    """Seconds from now to the last step, where the run says which that is and is under way."""
+    """Seconds left until the last step; None if that is unknown or the run is not under way."""
     last, total = snapshot.stream.last_step, total_of(snapshot)
     if step_s is None or last is None or not total or last >= total or snapshot.source.state not in UNDER_WAY:
         return None
@@ -254,13 +254,13 @@ def eta_of(snapshot: Snapshot, step_s: float | None) -> float | None:
 
 
 _BURST, _PAUSES = 0.1, 0.05
-"""Most gaps are less than that part of the mean gap, and at least that part of them are longer: bursts, no pauses."""
+"""Rows come in bursts if the median gap is less than `_BURST` of the mean and `_PAUSES` of the gaps exceed the mean."""
 
 
 def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
-    """Seconds per step from the wall times in the rows: the median of the newest gaps, since the pace last changed.
+    """Seconds per step by the rows' timestamps: the median gap since the pace last changed; the mean gap for bursts.
 
-    None where rows carry no time. `only` are the steps to go by, where not all are.
+    None if rows have no timestamps. `only`: the steps to use, all if empty.
     """
     last = (snapshot.stream.last_step or 0) - min(only) + 1 if only else PACE_STEPS
     steps, times = snapshot.stream.times(last=last)
@@ -270,13 +270,13 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
     if not paces:
         return None
     usual, mean = median_of(paces), sum(t2 - t1 for _, t1, _, t2 in gaps) / sum(s2 - s1 for s1, _, s2, _ in gaps)
-    # Rows that are written in bursts lie close together, and no pause between them is a step's.
+    # In a burst rows lie close together, and no single gap is the duration of a step.
     is_in_bursts = usual < _BURST * mean and sum(pace > mean for pace in paces) >= max(3, _PAUSES * len(paces))
     return mean if is_in_bursts else median_of(at_present_pace(paces))
 
 
 def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
-    """One line; what matters least is left out where there is no room."""
+    """One line; the least important parts are dropped when space is short."""
     for level in range(-2, _LEVELS):
         left, right = _left(view, level), _right(view, level, glyphs)
         left_width = sum(cell_width(piece.text) for piece in left)
@@ -286,7 +286,7 @@ def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
             break
     short = f" · {view.generation.partition(',')[0]}" if view.generation and 2 <= level < 4 else ""
     if short and 1 + name_width + left_width + cell_width(short) + 2 + right_width + 1 <= width:
-        # Without its bound, where both have no room.
+        # Without the staleness bound if both do not fit.
         left.append(Piece(short, "note"))
         left_width += cell_width(short)
     name_width = max(4, width - left_width - right_width - 4)
@@ -334,7 +334,7 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         is_told = view.logged_s is not None and level < 1
         why = f" by the clock, {units.duration(view.logged_s or 0.0)} logged" if is_told else ""
         pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(why, "note"), Piece(gap)]
-    # What the run has cost says more than how long it has taken.
+    # GPU-hours say more than the elapsed time, which is dropped first.
     cost = [] if view.gpu_hours is None else [Piece(units.number(view.gpu_hours), "value"), Piece(" GPU-hours", "unit")]
     if view.elapsed_s is not None and level < (-1 if cost else 0):
         pieces += [Piece("elapsed ", "unit"), Piece(units.duration(view.elapsed_s), "value")]
@@ -346,7 +346,7 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     state = paint_state(view.state, glyphs)
     pieces.append(state._replace(text=state.text + share))
     if view.behind_bytes:
-        # The newest row that was read is not the newest that was written: its age would be taken for the run's.
+        # The newest row read is not the newest row written, so its age would mislead.
         pieces.append(Piece(f", {behind_text(view.behind_bytes)}", "warn"))
     elif view.age_s is not None and level < 6:
         pieces.append(Piece(f", {age_text(view.age_s)}", "dim"))
@@ -359,9 +359,9 @@ def paint_state(state: RunState, glyphs: Glyphs) -> Piece:
 
 
 def _ahead(view: HeaderView, level: int, gap: str, glyphs: Glyphs) -> list[Piece]:
-    """When the last step comes, and the limit: as a clock shows it where there is no room for more.
+    """The ETA and the time limit, reduced to clock times when space is short.
 
-    A limit that comes before the last step is kept longest: an arrival alone would promise what is never reached.
+    A limit before the last step is dropped last: an ETA alone would promise a step that is never reached.
     """
     pieces: list[Piece] = []
     total, stops = view.total_steps, view.stops_at
@@ -388,10 +388,10 @@ def _ahead(view: HeaderView, level: int, gap: str, glyphs: Glyphs) -> list[Piece
 
 
 def age_text(age_s: float) -> str:
-    """The age of the newest record, in steps of 5 s for the first minute and of 10 s for the second.
+    """The age of the newest record, rounded down to 5 s in the first minute and to 10 s in the second.
 
-    Every change is sent to the terminal, and nobody acts on a second more or less. It
-    keeps its width in the first minutes: the header is flush right, and would move.
+    Every change costs terminal output, and single seconds do not matter. The width is constant for two minutes, because
+    the header is right-aligned and would move.
     """
     if age_s >= 120.0:
         return units.age(age_s)
@@ -405,7 +405,7 @@ def behind_text(behind_bytes: int) -> str:
 
 
 def header_clock(snapshot: Snapshot) -> Hashable:
-    """What the header says that no row moves: the newest one's age or how far behind, how much is read, the limit."""
+    """What changes in the header without a new row: age or backlog, loading progress, and the job's limit."""
     age_s, loading, behind = snapshot.part.age_s, snapshot.source.loading, snapshot.source.behind_bytes
     age = behind_text(behind) if behind else "" if age_s is None else age_text(age_s)
     job = None if snapshot.run.whereabouts is None else snapshot.run.whereabouts.status()
@@ -449,11 +449,11 @@ _DIGITS = regex(r"\d+")
 _MOST_FOLDERS = 2
 
 _ALARMING = frozenset({"bad", "file", "files"})
-"""Second words of counts of what was lost, not merely noticed."""
+"""Second words of counts of lost data, as opposed to mere oddities."""
 
 
 def count_words(snapshot: Snapshot) -> list[str]:
-    """What was not understood, or was out of the ordinary; what matters most comes first."""
+    """Counts of unreadable or unusual input in words, most important first."""
     counts, words = snapshot.source.counts, []
     for name, one, many in _WORDS:
         value = getattr(counts, name)
@@ -470,7 +470,7 @@ def count_words(snapshot: Snapshot) -> list[str]:
 
 
 def _copies_words(paths: Sequence[str]) -> list[str]:
-    """How many files hold the run again and are not read, and in which folders they stand."""
+    """The number of skipped files that are copies of the run, and their folders."""
     folders = list(dict.fromkeys(_DIGITS.sub("*", PurePath(path).parent.name) for path in paths))
     more = ", …" if len(folders) > _MOST_FOLDERS else ""
     where = ", ".join(f"{Label.of(name).display}/" for name in folders[:_MOST_FOLDERS] if name)
@@ -479,7 +479,7 @@ def _copies_words(paths: Sequence[str]) -> list[str]:
 
 
 def lack_of(counts: Counts) -> str:
-    """What the rows lack in which no number of a step was found; empty where there are no rows."""
+    """Why the rows yield no metrics; empty if there are no rows."""
     if counts.no_step_lines:
         number = counts.no_step_lines
         first = (
@@ -498,14 +498,14 @@ def lack_of(counts: Counts) -> str:
 
 
 def end_of(snapshot: Snapshot) -> str:
-    """What stands at the right end of a chart that shows all up to the step of the snapshot."""
+    """Label of the right end of a chart that ends at the snapshot's step."""
     if snapshot.at_step is not None:
         return units.step(snapshot.at_step)
     return "end" if snapshot.source.state in OVER else "now"
 
 
 def ending_words(snapshot: Snapshot) -> str:
-    """When and of what a run died or was interrupted, as it or the log beside it says; else what that logged."""
+    """When and why a run died or was interrupted, by its own data or its log; else the error that the log shows."""
     step, log, state = snapshot.stream.last_step, snapshot.source.failure_log, snapshot.source.state
     if state in BROKEN_OFF:
         when = (
@@ -518,12 +518,12 @@ def ending_words(snapshot: Snapshot) -> str:
 
 
 def freshness(snapshot: Snapshot) -> str:
-    """How fresh a file of this kind can be, where that matters: while more is expected."""
+    """How fresh a file of this kind can be; empty once the run is over."""
     return "" if snapshot.source.state in OVER else snapshot.part.kind_note
 
 
 def paint_counts(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
-    """One dim row, or none when every line was understood and nothing is to be said of how fresh the rows are."""
+    """One row with the counts and the note on freshness; none if there is nothing to say."""
     counts = snapshot.source.counts
     words = count_words(snapshot)
     if note := freshness(snapshot):
@@ -541,7 +541,7 @@ def paint_counts(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def paint_streams(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
-    """How far each stream has come, in a row; none where there is only one."""
+    """One row with the step and state of each stream; none for a single stream."""
     if len(snapshot.streams) < 2:
         return []
     builder = RowBuilder(width, glyphs).add(" STREAMS", "title")
@@ -565,7 +565,7 @@ def paint_streams(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:
-    """A title, and the lines of each trainer whose files are followed, none of them cut."""
+    """A title, and the setup lines of each trainer with files that rltop follows, unclipped."""
     followed = [each for each in setup_hints() if each.is_followed]
     column = max(len(each.trainer) for each in followed) + 2
     rows = [text_row("how to turn on metrics, by trainer", width, glyphs, "dim")]
@@ -581,7 +581,7 @@ _WORKS = (
 
 
 def paint_layout(counts: Counts, title: str, width: int, glyphs: Glyphs) -> list[Row]:
-    """How a file without a number was read, what its rows lack, and what would work."""
+    """How a file without metrics was read, what its rows lack, and what would work."""
     what = lack_of(counts) or "no row of metrics in it"
     rows = text_rows(f"read as {title or 'text'}: {what}", width, glyphs)
     works = ["--step-key with one of these keys"] if counts.missed_key else _WORKS

@@ -1,6 +1,6 @@
 """Which metrics the overview shows: the algorithm's row set, then everything else.
 
-Owns the choice only; nothing is read here but the value beside a row.
+Owns the choice and the table of metrics; the only values read here are those in remarks.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _SHORT = {
     "rm_reward_min": "min",
     "discarded_zero_frac": "zero-adv.",
 }
-"""Names of the metrics beside a row, where their titles would not fit into the remarks."""
+"""Short names of metrics in remarks whose titles would not fit."""
 
 
 GUESSED = "guessed"
-"""The remark of a metric that a key may be by its name, until somebody confirms it."""
+"""Remark on a metric guessed from the key's name, until the user confirms it."""
 
 
 class Choice(NamedTuple):
     """A metric that gets a row.
 
     Attributes:
-        remark: what is said beside it; may be empty.
+        remark: text at the end of the row; may be empty.
         stream: the stream of the run that logs it; "" is the main one.
-        numbered: the name of the metrics for which the row stands, if they are many that differ by a number alone.
+        numbered: common name of the metrics, differing only by a number, that the row stands for; else empty.
     """
 
     title: str
@@ -65,10 +65,7 @@ class Choice(NamedTuple):
 
 
 def choose_key_metrics(snapshot: Snapshot) -> list[Choice]:
-    """What a person has pinned, then the rows of the algorithm's set for which the run logs a metric, in order.
-
-    Where the main stream does not log it, another stream of the run may.
-    """
+    """The pinned metrics, then the rows of the algorithm's set that a stream logs, the main stream first."""
     pinned = [
         Choice(called(snapshot, signal := signal_of(part, key)), signal, stream=part.role)
         for key in snapshot.run.arrangement.pinned
@@ -106,11 +103,11 @@ def _choose_rows(snapshot: Snapshot) -> list[Choice]:
 
 _PARTS = frozenset({"reward_component", "sample_metric"})
 _MOST_PARTS = 4
-"""Parts of a reward that get a row of their own."""
+"""Most reward components with a row of their own."""
 
 
 def _rows_of(part: Snapshot, wanted: OverviewRow, signals: Sequence[Signal]) -> Iterator[Choice]:
-    """The row of a metric; of the parts of a reward a row each, and of several validation sources what they say."""
+    """The row of a metric; reward components have one each, several validation sets a summary as their remark."""
     name = signals[0].metric.name
     if name in _PARTS and len(signals) > 1:
         titles = names_apart(tuple(signal.instance or signal.key for signal in signals))
@@ -126,7 +123,7 @@ def _rows_of(part: Snapshot, wanted: OverviewRow, signals: Sequence[Signal]) -> 
 
 
 def _sources(snapshot: Snapshot, signals: Sequence[Signal]) -> str:
-    """Several validation sources: how many, the worst and the best, and which moved most since its first value."""
+    """Summary of several validation sets: count, lowest and highest value, and the one that changed most overall."""
     if len(signals) < 2:
         return ""
     from rltop.rules.evaluations import representatives  # noqa: PLC0415 - most runs have one source
@@ -153,7 +150,7 @@ def _sources(snapshot: Snapshot, signals: Sequence[Signal]) -> str:
 
 
 def _guess(parts: Sequence[Snapshot], names: Sequence[str]) -> Iterator[Choice]:
-    """What may be one of these metrics by its name, where no stream logs one that is known."""
+    """The first guess, by key name, at one of these metrics."""
     for part in parts:
         guesses = {} if part.identity is None else part.identity.guesses
         found = next((guesses[name] for name in names if name in guesses), ())
@@ -164,7 +161,7 @@ def _guess(parts: Sequence[Snapshot], names: Sequence[str]) -> Iterator[Choice]:
 
 
 def _remark(snapshot: Snapshot, name: str, beside: Sequence[str]) -> str:
-    """A second metric in the remarks of a row, such as memory beside MFU."""
+    """The first logged metric of `beside` as a remark, such as memory in the row of MFU."""
     for other in beside:
         signal = None if other == name else primary(snapshot, other)
         raw = None if signal is None else snapshot.stream.latest(signal.key, snapshot.at_step)
@@ -175,9 +172,9 @@ def _remark(snapshot: Snapshot, name: str, beside: Sequence[str]) -> str:
 
 
 def choose_others(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choice]:
-    """Every other metric that the catalogue knows, then every other key, stream by stream; no bookkeeping, no ranks.
+    """Every other catalogue metric, then every other key, stream by stream; without bookkeeping and ranks.
 
-    Statistics of one metric get one row: that of the one which stands for them.
+    Statistics of one quantity share a row: that of the main one.
     """
     for part in snapshot.streams:
         if not part.source.is_rank:
@@ -215,9 +212,9 @@ _TITLE = 18
 
 
 class MetricRow(NamedTuple):
-    """One row of the table: a reading, its title, a remark of its own, the band around it, the change against a run.
+    """One row of the table; `against` is the change against the baseline run.
 
-    A row of `size` metrics that differ by a number alone leads to `numbered`.
+    A row for `size` metrics that differ only by a number opens `numbered`.
     """
 
     title: str
@@ -238,20 +235,20 @@ class MetricRow(NamedTuple):
 
 
 _WITH_SOURCES = 160
-"""From this width on the remark on several validation sources has room beside an alert."""
+"""Width from which the summary of several validation sets fits next to an alert."""
 _LEAST_NOTE = 8
-"""Room for `+12 more` and `@12,345`, so that a remark that comes and goes moves nothing."""
+"""Fits `+12 more` and `@12,345`, so that such remarks come and go without moving other columns."""
 _MOST_NOTE = 22
 _LEAST_KEY, _LEAST_LINE = 12, 20
 _WITH_CHANGE, _WITH_KEYS, _WITH_RANGE = 63, 90, 140
 _SIGN, _VALUE = 3, 8
 VALUE_CELLS = _VALUE + 6
-VALUE_HEAD = f"{'last':>{_VALUE}}"
 """Cells of a value and its unit."""
+VALUE_HEAD = f"{'last':>{_VALUE}}"
 
 
 _KEY, _AGAINST, LINE, _NOTE = 1, 4, 5, 7
-"""Where the columns that are sought by their place stand."""
+"""Indices of columns that are looked up by position."""
 
 
 def metric_columns(
@@ -262,8 +259,8 @@ def metric_columns(
 ) -> Sequence[Column[MetricRow]]:
     """The columns of a table of metrics.
 
-    A wider table never has a shorter line: a further column comes only where the line
-    keeps its length, and the columns of keys and remarks grow slower than the table.
+    A wider table never has shorter sparklines: a column is added only if they keep their length, and the columns of
+    keys and remarks grow more slowly than the table.
     """
     title = _TITLE if width >= _WITH_KEYS else max(13, min(_TITLE, width - _WITH_CHANGE + 13))
     beyond = max(0, width - 100)
@@ -307,13 +304,13 @@ def metric_layout(width: int, longest_key: int, longest_note: int = _MOST_NOTE) 
 def is_difference(metric: Metric) -> bool:
     """Is a change of this metric given as a difference rather than a ratio?
 
-    Scores and rewards have no natural zero, and what may have either sign has no ratio worth reading.
+    Scores and rewards have no natural zero, and a ratio of values of either sign means little.
     """
     return metric.section in _DIFFERENCE_SECTIONS or (metric.low is None and metric.unit is Unit.NONE)
 
 
 def change_text(reading: SignalReading) -> str:
-    """How the value compares with its baseline; a dash while there is none."""
+    """Change against the baseline; a dash without one."""
     if reading.point is None or reading.baseline is None or reading.is_nonfinite_now:
         return units.UNKNOWN
     metric = reading.signal.metric
@@ -331,9 +328,9 @@ def value_text(reading: SignalReading) -> tuple[str, str]:
 def notes_of(
     row: MetricRow, glyphs: Glyphs, *, has_name: bool = False, has_range: bool = False
 ) -> list[tuple[str, str]]:
-    """Remarks on a row as (text, role), what matters most first.
+    """Remarks on a row as (text, role), most important first.
 
-    With `has_name` the row has its `SignalReading.name` in a column of its own.
+    `has_name`: the row shows its `SignalReading.name` in a column of its own.
     """
     reading = row.reading
     notes = []
@@ -359,7 +356,7 @@ def notes_of(
 
 
 def _looks_harmless(reading: SignalReading) -> bool:
-    """Is the value shown on the other side of the threshold than the value judged, or is there no threshold to see?"""
+    """Does the value shown not explain the alert: on the other side of the threshold, or without a threshold?"""
     judged, point, threshold = reading.judged, reading.point, reading.threshold
     if judged is None or point is None or threshold is None:
         return True
@@ -367,7 +364,7 @@ def _looks_harmless(reading: SignalReading) -> bool:
 
 
 def nonfinite_text(reading: SignalReading, mark: Mark) -> str:
-    """Where a metric was not finite, in at most a dozen cells."""
+    """At which steps a metric was not finite, in at most a dozen cells."""
     if reading.is_nonfinite_now and reading.nonfinite_since is not None and reading.mark_count > 1:
         return f"since {units.step(reading.nonfinite_since)}"
     if reading.mark_count == 1:
@@ -395,7 +392,7 @@ def value_cell(row: MetricRow) -> Line:
 
 
 def reading_cell(reading: SignalReading) -> Line:
-    """The value, numbers under one another and units behind them; a long number without a unit takes their room."""
+    """Right-aligned number, then unit; a long number without a unit extends into the unit's cells."""
     text, unit = value_text(reading)
     role = "crit" if reading.is_nonfinite_now else "dim" if reading.point is None else "value"
     number = Piece(" " * (_VALUE - cell_width(text)) + text, role)
@@ -419,7 +416,7 @@ def _note_cells(row: MetricRow, width: int, glyphs: Glyphs) -> int:
 
 
 def note_line(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool, has_range: bool = False) -> Line:
-    """As many remarks as fit whole; one that does not goes without its unit, or not at all."""
+    """The remarks that fit whole, if need be without their units."""
     pieces: list[Piece] = []
     for text, role in notes_of(row, glyphs, has_name=has_name, has_range=has_range):
         room = cells - bool(pieces)
@@ -438,7 +435,7 @@ def _without_unit(text: str) -> str:
 
 
 class MetricTable:
-    """Metrics in rows, the key metrics first; all of them stand in the same columns."""
+    """Rows of metrics, key metrics first, all in the same columns."""
 
     def __init__(
         self,
@@ -465,7 +462,7 @@ class MetricTable:
         """The key metrics in at most `height` rows; rows with an alert are never left out.
 
         Args:
-            is_tall: every metric has a second row, for its line, which `height` does not count.
+            is_tall: add a second row for the sparkline of each metric, not counted in `height`.
         """
         if height <= 0 or not self._rows:
             return []
@@ -514,7 +511,7 @@ class MetricTable:
         return Piece(f"{what} ", "dim"), *line, Piece(f"▶ {end}", "dim")
 
     def _colours(self, cells: int) -> list[Piece]:
-        """What the other colour of a line says, as far as that has room: of an alert's line, and of the others."""
+        """Legend of the second colour of sparklines, as far as it fits: past the threshold, or below the baseline."""
         if self._is_tall:
             return []
         drawn = [row.reading for row in self._shown if self._lines[id(row)].reference is not None]
@@ -529,7 +526,7 @@ class MetricTable:
 
 
 def keep_loud(rows: Sequence[MetricRow], room: int) -> list[MetricRow]:
-    """The first rows in order, but with every row that has an alert among them while there is room."""
+    """At most `room` rows in order; rows with an alert take precedence."""
     if len(rows) <= room:
         return list(rows)
     loud = [row for row in rows if row.reading.level >= Level.WARN or row.reading.is_nonfinite_now][:room]

@@ -1,4 +1,4 @@
-"""The console log of a run: its newest lines, a filter, errors marked, and the way to a step and back."""
+"""The console log of a run: newest lines, a filter, marked errors, and jumps between lines and steps."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 _HEAD_ROWS = 2
 _WHOLE_ROWS = ((30, 6), (20, 3), (14, 2))
-"""From so many rows of the screen on, so many of them show the selected line in full."""
+"""Screen height, and the rows that show the selected line in full from that height on."""
 _GUTTER = 3
 
 
 class LogView(NamedTuple):
-    """What the page shows.
+    """The log as the page shows it.
 
     Attributes:
-        first: number of the oldest line that is held.
-        lines: those that are held, the oldest first.
-        numbers: of the lines that match the filter, ascending.
-        errors: how many of the lines that are held tell of a failure.
-        step: the step on the screen where it is not the newest one.
+        first: number of the oldest line in memory.
+        lines: the lines in memory, oldest first.
+        numbers: numbers of the lines that match the filter, ascending.
+        errors: numbers of the lines that report a failure, ascending.
+        step: step of the time cursor; None is live.
     """
 
     run_path: str
@@ -140,7 +140,7 @@ def paint_no_log(state: LogState | None, run_path: str, width: int, height: int,
 
 
 class _Found:
-    """Which lines match a filter and which tell of a failure; only new lines are looked at."""
+    """The lines that match a filter and those that report a failure; only new lines are scanned."""
 
     def __init__(self, of: tuple[ConsoleLog | None, str]) -> None:
         self.of = of
@@ -151,7 +151,7 @@ class _Found:
 
     def take(self, first: int, lines: Sequence[LogLine], closed: int) -> tuple[Sequence[int], Sequence[int]]:
         if first < self._first:
-            # Older lines have come.
+            # Older lines were loaded.
             self._numbers, self._errors, self._until = [], [], first
         self._first = first
         for found in (self._numbers, self._errors):
@@ -193,7 +193,7 @@ class LogPage(ListPage[int]):
 
     def _build(self, log: ConsoleLog, moment: Moment) -> LogView:
         log.ask()
-        # Asked first: a line that is closed only now is looked at once more.
+        # Read before the lines: one completed in between is then scanned again.
         closed = log.closed_count
         first, lines = log.lines()
         if self._found.of != (log, self.query):
@@ -205,7 +205,7 @@ class LogPage(ListPage[int]):
         return LogView(path, log.state, first, lines, numbers, errors, max(0, at), is_last, moment.snapshot.at_step)
 
     def face(self, moment: Moment) -> Hashable:
-        """What came from the log since the page was painted; asking keeps it followed."""
+        """Changes with every new line; `ask` keeps the log being followed."""
         log = moment.snapshot.run.console
         if log is None:
             return super().face(moment), None

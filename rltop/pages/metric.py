@@ -1,7 +1,7 @@
-"""The page of one metric: its chart's data, its numbers, what it means, its relatives.
+"""The page of one metric: chart, statistics, meaning and related metrics.
 
-Owns which numbers are told, of which steps they are, and on which step the extremes were; the chart itself is drawn
-from `PlotData` by the screen.
+Owns which statistics are shown, over which steps, and where the extremes were; the screen draws the chart from
+`PlotData`.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class MetricView:
 
     Attributes:
         help: what the metric means, or that its meaning is unknown.
-        siblings: readings of the other statistics of the same quantity, each with the trainer's word for it.
-        family: what the quantity is called; empty where there are no others.
+        siblings: the other statistics of the same quantity, as (trainer's word, reading).
+        family: name of that quantity; empty without other statistics.
     """
 
     reading: SignalReading
@@ -145,7 +145,7 @@ def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
     role = LEVEL_ROLES[reading.level]
     builder = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.levels[reading.level]} ", role)
     builder.add(Label.of(reading.title).display, "strong")
-    # Where there is no room for a key that can be read, its value is worth more.
+    # Without room for a legible key the value takes precedence.
     if reading.key.display != reading.title and builder.room >= 52:
         builder.add("  ").add(clip_middle(reading.key.display, max(8, builder.room - 40)), "key")
     text, unit = value_text(reading)
@@ -209,7 +209,7 @@ def _paint_meaning(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 _LEAST_NAME, _RELATIVE = 19, 60
-"""Cells of the name of a relative, and of all that stands beside it where its line has its full length."""
+"""Least width of a related metric's name, and width of the rest of its row with a sparkline of full length."""
 
 
 def paint_relative(title: str, name_cells: int, reading: SignalReading, width: int, glyphs: Glyphs) -> Row:
@@ -227,7 +227,7 @@ def paint_relative(title: str, name_cells: int, reading: SignalReading, width: i
 
 
 CHART_SHARE = 0.58
-"""How much of the height the chart gets; what does not fit below it is scrolled to."""
+"""Least share of the height for the chart; details that do not fit below it are scrolled to."""
 
 
 class MetricPage(ChartPage):
@@ -310,9 +310,9 @@ class MetricPage(ChartPage):
 _RECENT = 50
 _PLACES = 6
 _ROOM = 18
-"""Cells that a remark has beside its number."""
+"""Cells for the remark after a number."""
 _BUCKETS = 400
-"""Into how many stretches a long history is looked at for its extremes."""
+"""Most buckets in which a long history is searched for its extremes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +362,7 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
 
 
 def in_window(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> SignalReading:
-    """The reading at the last value of a window, where the one that is shown lies outside of it."""
+    """The reading, at the last value of the window if its own point lies outside."""
     if window is None or (reading.point is not None and window.first <= reading.point.step <= window.last):
         return reading
     raw = snapshot.stream.latest(reading.signal.key, window.last)
@@ -377,7 +377,7 @@ def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
     if first is None or last is None or first > last:
         return []
     stride = max(1, -(-(last - first + 1) // _BUCKETS))
-    # The whole run is asked for with every step that is gone to, a window rarely twice.
+    # The whole run is read again for every step and memoized; a window is rarely read twice.
     read = snapshot.part.memo if window is None else snapshot.stream
     found = [one for one in read.buckets(signal.key, stride, first, last + 1) if one.count]
     if not found:

@@ -1,8 +1,8 @@
-"""Every metric of a run: a tree by section and group, filtered as one types.
+"""Every metric of a run: a tree by section and group, filtered while typing.
 
-Owns the place of each key in the tree, the order, the folding and the filter. Nothing of a row is read before it
-comes into view, so that four thousand keys cost what forty do. The statistics of one
-quantity are one line, named by all of their keys.
+Owns the place of each key in the tree, the order, folding and the filter. Rows are read only when they come into
+view, so four thousand keys cost no more than forty. The statistics of one quantity share a line, named by all their
+keys.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class TreeLine:
     """One line of the tree: a section, a group, or a metric.
 
     Attributes:
-        odd: which of the numbered metrics below a section is far from the others; empty for none.
-        row: the metric's reading; None for lines out of view.
+        odd: the outlier among a section's numbered metrics, in words; empty without one.
+        row: the metric's row; None for sections and groups.
         depth: 1 for a metric inside a group.
-        short: what it is called where its name does not fit; empty where that may only be cut.
+        short: used if `name` does not fit; None if that can only be clipped.
     """
 
     kind: str
@@ -65,9 +65,9 @@ class TreeLine:
 def layout_tree(
     index: TreeIndex, query: str = "", folded: frozenset[str] = frozenset(), spread: frozenset[str] = frozenset()
 ) -> tuple[list[TreeLine | TreeKey], int]:
-    """Every line of the tree in order, metrics as bare keys; and how many metrics match.
+    """Every line of the tree in order, metrics as bare keys; and the number of matching metrics.
 
-    While there is a filter nothing is folded: what was searched for is shown.
+    A filter overrides folding, so that every match is shown.
     """
     matched = match_keys(index, query.replace(ALERTING, " "))
     is_filtered = bool(query.split())
@@ -132,7 +132,7 @@ def read_lines(snapshot: Snapshot, index: TreeIndex, lines: Sequence[TreeLine | 
 
 
 def _odd_one(keys: Sequence[TreeKey], parts: Mapping[str, Snapshot]) -> str:
-    """The metric that is far from the others now, among those that differ by a number alone, such as a rank's."""
+    """The farthest outlier among metrics that differ only by a number, such as a rank, in words; empty without one."""
     views = [view for one in keys if one.members and (view := numbered_view(parts[one.stream], one.key))]
     odd = [view for view in views if view.odd is not None]
     return max(odd, key=lambda view: abs(view.farthest.sigmas)).odd_text if odd else ""
@@ -188,7 +188,7 @@ class _Leaf(NamedTuple):
 
 
 def _leaves(lines: Sequence[TreeLine], width: int) -> list[_Leaf]:
-    """The metrics among the lines; a name that does not fit is the short one, or cut."""
+    """The metrics among the lines; a name that does not fit is replaced by the short one or clipped."""
     found = [(line, line.row) for line in lines if line.row is not None]
     names = []
     for line, _ in found:
@@ -225,7 +225,7 @@ def tree_columns(width: int, glyphs: Glyphs) -> Sequence[Column[_Leaf]]:
 
 _TITLE_ROWS = 1
 ALERTING = "!"
-"""In a filter: metrics with an alert."""
+"""Filter word for metrics with an alert."""
 
 
 class MetricsPage(ListPage["TreeLine | TreeKey"]):
@@ -307,7 +307,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         return self._set_folded(line.section, key == "fold")
 
     def _numbered_of(self, line: TreeKey) -> TreeKey | None:
-        """Of the metrics that differ by a number alone, the line that stands for them; None where there is none."""
+        """The line that stands for the numbered metrics that `line` belongs to; None if it belongs to none."""
         keys = () if self._index is None else self._index.keys
         return line if line.members else next((one for one in keys if line in one.members), None)
 
@@ -343,7 +343,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
 _BOOKKEEPING = "Bookkeeping"
 PINNED = "Pinned"
 _MOST_GENERAL = 12
-"""Known keys without a section of their own that are listed as one; more of them are listed by what they are."""
+"""Most known keys without a section that are listed together; more are grouped by the catalogue's sections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,11 +351,11 @@ class TreeKey:
     """One key and its place in the tree.
 
     Attributes:
-        key: the trainer's key; of several statistics, the one that stands for them.
-        stream: the stream of the run that it is in; "" is the main one.
+        key: the trainer's key; for several statistics, the main one.
+        stream: the stream that logs it; "" is the main one.
         others: signals of the other statistics of the same quantity.
-        all_names: the names of all of them in one text; empty for a key alone.
-        members: by number, those that differ by a number alone, for which the line stands; `key` is their name.
+        all_names: names of all these statistics in one text; empty for a single key.
+        members: the metrics, differing only by a number, that the line stands for; `key` is their common name.
     """
 
     key: str
@@ -376,13 +376,13 @@ class TreeKey:
 
 @dataclass(frozen=True, slots=True)
 class TreeIndex:
-    """All keys of a run in the order of the tree; made once per set of keys.
+    """All keys of a run in the order of the tree; built once per set of keys.
 
     Attributes:
-        keys: by section, group and name, sections in order of first appearance; a line each.
-        streams: by stream of the run, how many keys there were when it was made, and whose names it carries.
-        rank_sections: sections of single ranks, which begin folded: they say the same many times over.
-        arrangement: what was pinned and named when it was made.
+        keys: one per line, by section, group and name; sections in order of first appearance.
+        streams: number of keys and identity of each stream when the index was built.
+        rank_sections: sections of single ranks, folded at first because they repeat the same keys.
+        arrangement: pins and names when the index was built.
     """
 
     keys: tuple[TreeKey, ...]
@@ -416,7 +416,7 @@ def _streams(snapshot: Snapshot) -> tuple[tuple[int, Identity | None], ...]:
 
 
 def index_tree(snapshot: Snapshot) -> TreeIndex:
-    """Put every key of a run in order, stream by stream; no key is hidden, bookkeeping comes last."""
+    """Index every key of a run, stream by stream; no key is hidden, bookkeeping comes last."""
     found: list[TreeKey] = []
     for each in snapshot.streams:
         found += _index_stream(each)
@@ -430,7 +430,7 @@ def index_tree(snapshot: Snapshot) -> TreeIndex:
 
 
 def _pinned_first(keys: list[TreeKey], arrangement: Arrangement) -> list[TreeKey]:
-    """The keys with the pinned ones in a section of their own; one can be found by its own name too."""
+    """The keys, pinned ones in a section of their own; renamed keys are found by their new name too."""
     if arrangement.is_as_found:
         return keys
     named = [replace(one, words=f"{one.words} {arrangement.name_of(one.key).casefold()}") for one in keys]
@@ -441,7 +441,7 @@ def _pinned_first(keys: list[TreeKey], arrangement: Arrangement) -> list[TreeKey
 
 
 def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
-    """The keys of one stream in order; sections of a stream beside the main one carry its name."""
+    """The keys of one stream in order; sections of streams other than the main one carry the stream's name."""
     known = {} if snapshot.identity is None else snapshot.part.memo.signals(snapshot.identity)
     families = snapshot.part.memo.families()
     is_flat = sum("/" not in key and key in known for key in snapshot.stream.keys) > _MOST_GENERAL
@@ -453,7 +453,7 @@ def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
         family = families.get(key)
         path = split_key(key) if family is None else _place(family)
         if is_flat and "/" not in key and (own := known.get(family.main.key if family else key)):
-            # A trainer without sections of its own: those of the catalogue.
+            # The trainer uses no sections: take the catalogue's.
             path = path._replace(section=own.metric.section)
         section = last if is_bookkeeping_key(key) else whose + path.section
         order.setdefault(section, len(order))
@@ -473,7 +473,7 @@ def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
     for one in found:
         order.setdefault(one.section, len(order))
     sizes = Counter((one.section, one.group) for one in found)
-    # A group of one line needs no line of its own above it.
+    # A group with a single line needs no heading.
     found = [
         replace(one, group="", name=f"{one.group}/{one.name}")
         if one.group and sizes[one.section, one.group] == 1 and not one.all_names
@@ -485,7 +485,7 @@ def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
 
 
 def _with_numbered(snapshot: Snapshot, keys: Sequence[TreeKey]) -> list[TreeKey]:
-    """The keys, those that differ by a number alone in one line."""
+    """The keys, those that differ only by a number merged into one line."""
     index = snapshot.part.memo.numbered()
     below: dict[str, list[TreeKey]] = {}
     for one in keys:
@@ -510,7 +510,7 @@ def _with_numbered(snapshot: Snapshot, keys: Sequence[TreeKey]) -> list[TreeKey]
 
 
 def _by_number(name: str) -> tuple[tuple[str, int, str], ...]:
-    """Orders names with numbers in them by these: rank 2 before rank 10."""
+    """Natural sort key: rank 2 before rank 10."""
     return tuple(
         (text, len(number.lstrip("0")), number.lstrip("0")) for text, number in re.findall(r"([^0-9]*)([0-9]*)", name)
     )
@@ -523,7 +523,7 @@ def _place(family: Family) -> KeyPath:
 
 
 def _names(path: KeyPath, keys: Sequence[str]) -> str:
-    """All keys of a family in one text, without the section and the group that stand above the line."""
+    """All keys of a family in one text, without the section and group shown above the line."""
     above = "/".join(part for part in (path.section, path.group) if part)
     if all(key.startswith(f"{above}/") for key in keys):
         return braces([key[len(above) + 1 :] for key in keys])

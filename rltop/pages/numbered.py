@@ -1,6 +1,6 @@
-"""Metrics that differ by a number alone, such as one for each rank: together in a row, and one by one on a page.
+"""Metrics that differ only by a number, such as one for each rank: together in a row, and one by one on a page.
 
-Owns which of them is far from the others, and the words for it.
+Owns which of them is an outlier, and its wording.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from rltop.store.series import Point
 from rltop.structs import NamedTuple
 
 _FAR_SIGMAS, _FAR_SHARE = 6.0, 0.05
-"""Standard deviations (MAD × 1.4826) from the median, and the part of it, beyond which one is far from the others."""
+"""An outlier exceeds both distances from the median: in standard deviations (MAD × 1.4826), and as a share of it."""
 
 
 class NumberedMember(NamedTuple):
     """One of the metrics.
 
     Attributes:
-        number: what is its own in the key, `37`.
-        key: the trainer's.
-        value: the newest one, in the metric's unit.
-        sigmas: how far from the median, in standard deviations; infinite where all others are alike.
+        number: the number in its key, for example `37`.
+        key: the trainer's key.
+        value: the newest value, in the metric's unit.
+        sigmas: distance from the median in standard deviations; infinite if the MAD is 0.
     """
 
     number: str
@@ -50,16 +50,16 @@ class NumberedMember(NamedTuple):
 
 
 class NumberedView(NamedTuple):
-    """All of them at a step.
+    """All metrics of one name at a step.
 
     Attributes:
-        name: `rank/{0…63}/step_time`.
-        signal: the first of them.
-        stream: the stream of the run that they are in; "" is the main one.
-        step: the newest at which one was logged.
-        keys: the trainer's, by number.
-        values: the newest ones in the metric's unit, by number.
-        sigma: their spread as a standard deviation: MAD × 1.4826.
+        name: common name, for example `rank/{0…63}/step_time`.
+        signal: the signal of the first one.
+        stream: the stream that logs them; "" is the main one.
+        step: the newest step at which one was logged.
+        keys: the trainer's keys, by number.
+        values: newest values in the metric's unit, by number.
+        sigma: spread as a standard deviation: MAD × 1.4826.
     """
 
     name: str
@@ -118,7 +118,7 @@ def sigmas_text(sigmas: float) -> str:
 
 
 def numbered_view(snapshot: Snapshot, name: str) -> NumberedView | None:
-    """The metrics of a name; None where the stream has fewer than two values of them."""
+    """The metrics of a name; None with fewer than two values."""
     at = snapshot.at_step, id(snapshot.identity)
     return snapshot.part.memo.of_rows(("numbered", name, *at), lambda: _read(snapshot, name))
 
@@ -129,7 +129,7 @@ def _read(snapshot: Snapshot, name: str) -> NumberedView | None:
     step = stream.last_step if at is None else at
     if one is None or step is None:
         return None
-    # A row is read in one go; what it has not is looked for key by key.
+    # The row is read at once; keys it lacks are looked up one by one.
     row, values, newest = stream.row(step), dict[str, float](), 0
     for number, key in one.keys.items():
         value, place = row.get(key), step
@@ -142,7 +142,7 @@ def _read(snapshot: Snapshot, name: str) -> NumberedView | None:
 
 def _view(snapshot: Snapshot, one: Numbered, logged: Mapping[str, float], step: int) -> NumberedView:
     first = signal_of(snapshot, one.keys[next(iter(logged))])
-    # Of keys that the catalogue does not know none is another quantity than what is logged.
+    # Keys that the catalogue does not know are shown as logged: one signal serves them all.
     signals = {number: signal_of(snapshot, one.keys[number]) for number in logged} if first.metric.name else {}
     values = {number: signals.get(number, first).read(value) for number, value in logged.items()}
     middle = median_of(list(values.values()))
@@ -151,7 +151,7 @@ def _view(snapshot: Snapshot, one: Numbered, logged: Mapping[str, float], step: 
 
 
 def shown_member(view: NumberedView) -> NumberedMember:
-    """The one whose line stands for all: the odd one, else the one next to the median."""
+    """The member whose sparkline represents all: the outlier, else the one closest to the median."""
     return view.odd or min(view.members, key=lambda one: abs(one.value - view.middle))
 
 
@@ -163,7 +163,7 @@ def numbered_row(view: NumberedView, reading: SignalReading, title: str) -> Metr
 
 
 def outlier_of(snapshot: Snapshot) -> NumberedView | None:
-    """The metrics of ranks, devices and the like with the farthest outlier; None where none is far."""
+    """The metrics of ranks, devices and the like with the farthest outlier; None without an outlier."""
     known = {one.name: one for one in snapshot.part.memo.numbered().values()}
     views = [numbered_view(snapshot, name) for name, one in known.items() if one.is_of_machines]
     far = [one for one in views if one is not None and one.odd is not None and not _is_of_unused_cards(one, snapshot)]
@@ -171,7 +171,7 @@ def outlier_of(snapshot: Snapshot) -> NumberedView | None:
 
 
 def _is_of_unused_cards(view: NumberedView, snapshot: Snapshot) -> bool:
-    """Samples of all cards of a machine, where others rest or the run is over, or of what each sets as it likes."""
+    """System samples of a machine's cards without meaning: unknown metrics, mostly idle cards, or a finished run."""
     if not view.name.startswith(("system/", "system.")):
         return False
     return not view.signal.metric.name or view.middle <= 0.0 or snapshot.source.state in OVER
@@ -211,7 +211,7 @@ def numbered_columns() -> Sequence[Column[NumberedView]]:
 
 
 def paint_numbered(snapshot: Snapshot, width: int, glyphs: Glyphs, sorting: Sorting | None = None) -> list[Row]:
-    """A table of all metrics that differ by a number alone, the farthest member first; none without any."""
+    """A table of all metrics that differ only by a number, farthest outlier first; empty without any."""
     names = dict.fromkeys(one.name for one in snapshot.part.memo.numbered().values())
     views = [view for name in names if (view := numbered_view(snapshot, name)) is not None]
     views.sort(key=lambda one: (one.odd is None, -abs(one.farthest.sigmas)))

@@ -1,6 +1,6 @@
-"""Several metrics in one chart, with a letter and a row of numbers for each; and many small charts on one page.
+"""Several metrics in one chart, each with a letter and a row of statistics; and many small charts on one page.
 
-Owns which of them share an axis, how metrics are named by hand, how many small charts fit and which are shown.
+Owns which metrics share an axis, how typed names are resolved, how many small charts fit and which are shown.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
 MOST_METRICS = 8
-"""Curves that one chart can tell apart."""
+"""Most curves that can be told apart in one chart."""
 
 _LEAST_CHART = 10
 _APART = 5.0
-"""A curve that would have less than one of so many parts of the height is pressed flat."""
+"""A curve that would take less than 1/`_APART` of the height counts as flattened."""
 
 
 class DrawnMetric(NamedTuple):
     """One metric of the chart.
 
     Attributes:
-        sign, role: the letter that stands for it, and the role of its colour.
-        series: its curve; None where the chart has no value of it, or no axis for it.
+        sign, role: its letter and colour role.
+        series: its curve; None if the chart has no value or no axis for it.
     """
 
     sign: str
@@ -86,7 +86,7 @@ class DrawnMetric(NamedTuple):
 
 
 def _names(metrics: Sequence[tuple[Snapshot, str]]) -> list[str]:
-    """What metrics are called: their titles; behind the same title the parts of the keys that differ."""
+    """Titles of the metrics; equal titles are followed by the parts of the keys that differ."""
     titles = [signal_of(part, key).metric.title for part, key in metrics]
     found = []
     for (_, key), title in zip(metrics, titles, strict=True):
@@ -108,7 +108,7 @@ def with_marks(rows: Sequence[Row], marked: Sequence[Target]) -> Sequence[Row]:
 def _lettered(row: Row, letters: dict[Target, tuple[str, str]]) -> Row:
     text = "".join(piece for piece, _ in row.line)
     for link in row.links:
-        # Before a heading there is one blank only: a letter in it would become part of the word.
+        # Only one blank precedes a heading: a letter there would merge with the word.
         if link.target in letters and not text[link.start + 1 : link.start + 2].isalpha():
             letter, role = letters[link.target]
             row = row._replace(line=with_sign(row.line, link.start, {" ": letter}.get, role))
@@ -125,10 +125,10 @@ _AXES = {
 
 
 def read_asked(text: str, snapshot: Snapshot) -> tuple[list[Target], Axis | None]:
-    """Understand `reward, entropy by tokens`: metrics, and what the x axis is to count, None where that is not said.
+    """Parse `reward, entropy by tokens` into metrics and x axis, None if that is not given.
 
     Raises:
-        ValueError: a name fits no metric, or the axis is none; the message says what would do.
+        ValueError: unknown metric or axis; the message suggests what is possible.
     """
     axis = None
     found = re.fullmatch(r"(.*?)\s*\bby\s+(\w+)\s*", text)
@@ -141,7 +141,7 @@ def read_asked(text: str, snapshot: Snapshot) -> tuple[list[Target], Axis | None
     targets: list[Target] = []
     for name in names:
         target = _target_of(name, snapshot)
-        # `reward entropy` is two names where it is not one.
+        # `reward entropy` is two names unless it is one.
         words = name.split() if target is None else []
         several = [_target_of(word, snapshot) for word in words] if len(words) > 1 else [target]
         if any(one is None for one in several):
@@ -151,7 +151,7 @@ def read_asked(text: str, snapshot: Snapshot) -> tuple[list[Target], Axis | None
 
 
 def _target_of(name: str, snapshot: Snapshot) -> Target | None:
-    """The metric that a name means: the overview's own first, then whole names, then the shortest key with it."""
+    """Resolve a name: whole names (the overview's first), then parts of the overview's names, then the shortest key."""
     wanted = name.casefold()
     rows = choose_key_metrics(snapshot)
     for choice in rows:
@@ -184,13 +184,13 @@ def _unknown(name: str, snapshot: Snapshot) -> str:
 
 
 def sides_of(units_of: Sequence[Unit], ranges: Sequence[tuple[float, float]]) -> list[bool | None]:
-    """On which axis each metric stands: False on the left, True on the right, None on neither.
+    """The value axis of each metric: False is left, True is right, None is neither.
 
-    Metrics of one unit share an axis, unless that would press one of them into a fifth of the height; a level one is
-    level on any axis.
+    Metrics of one unit share an axis, unless that would flatten one of them to less than a fifth of the height. Constant
+    metrics do not count: they are flat on any axis.
 
     Args:
-        ranges: the least and the greatest value of each.
+        ranges: least and greatest value of each metric.
     """
     if len(set(units_of)) == 1:
         left: list[tuple[float, float]] = []
@@ -223,7 +223,7 @@ class OverlayPage(ChartPage):
         chart = self._chart(metrics, moment, width, max(_LEAST_CHART, height - 2 - len(table)))
         title = RowBuilder(width, moment.glyphs).add(" CHART", "title").add(f"  {len(metrics)} metrics", "value")
         title.add(f"   {self.axis_text}" if self.axis_text else "", "note")
-        # The curves may leave no room for it in the legend.
+        # In the title, because the curves may leave no room in the legend.
         title.add("   range locked" if self.is_locked else "", "note")
         left_out = [one for one in metrics if one.series is None]
         if left_out:
@@ -343,20 +343,20 @@ def _why(left_out: Sequence[DrawnMetric], metrics: Sequence[DrawnMetric]) -> str
 
 
 def unit_name(unit: Unit) -> str:
-    """What a unit is called where nothing stands in front of it."""
+    """A unit's name when no number precedes it."""
     if unit is Unit.NONE:
         return "plain numbers"
     return units.unit_suffix(unit) or unit.value
 
 
 _SMALLEST = (30, 8)
-"""Columns and rows below which a chart is no more than its axes."""
+"""Least columns and rows of a chart; a smaller one would be nothing but axes."""
 
 _USUAL = (38, 10)
-"""The least size of a chart until somebody wants more or fewer of them."""
+"""Least columns and rows by default, until the user asks for more or fewer charts."""
 
 _USUALLY = 4
-"""Nor are there more than this many beside or below each other until then."""
+"""Most charts per row and per column by default."""
 
 
 class Shape(NamedTuple):
@@ -365,7 +365,7 @@ class Shape(NamedTuple):
 
 
 def charted(snapshot: Snapshot) -> list[Choice]:
-    """The metrics of the overview, pinned ones first; of a run without any, every key."""
+    """The metrics of the overview, pinned ones first; with every other key if there are no others."""
     chosen = choose_key_metrics(snapshot)
     placed = {*snapshot.run.arrangement.pinned, *snapshot.run.arrangement.hidden}
     if any(one.signal.key not in placed for one in chosen):
@@ -436,7 +436,7 @@ class GridPage(RunsChartPage):
         self._most = Shape(max(1, width // _SMALLEST[0]), max(1, height // _SMALLEST[1]))
         columns = max(1, min(_USUALLY, width // _USUAL[0])) if self._columns is None else self._columns
         columns = min(columns, self._most.columns)
-        # No more rows than there are charts for: the others are taller instead.
+        # No empty rows of charts: the others are taller instead.
         rows = max(1, min(_USUALLY, height // _USUAL[1], math.ceil(self._number / columns)))
         self._shape = Shape(columns, rows if self._rows is None else min(self._rows, self._most.rows))
 
@@ -478,14 +478,14 @@ class GridPage(RunsChartPage):
         part, width = moment.snapshot.within(one.stream), size[0]
         reading = read_signal(part, one.signal, 0)
         columns = max(8, width - LABEL_CELLS)
-        # A window is of the main stream's steps: another one is shown whole.
+        # A window is in steps of the main stream: other streams are shown whole.
         zoom = None if one.stream else self.shown(moment)
         plot = build_plot(part, reading, columns=columns, zoom=zoom, is_log=self.is_log, smoothing=self.smoothing)
         plot = replace(plot, marks=tuple(mark for mark in plot.marks if mark.role in ("cursor", "restart")))
-        # The legend would be the same for all of them: its row is the title's.
+        # The legend would be the same for all charts: a title takes its row.
         chart = self.draw(plot, part, moment, *size, at=at, unit=reading.signal.metric.unit)[1:]
         if one.stream and self._drawn:
-            # Its steps are not those that the cursor counts.
+            # Its steps are not the cursor's: the mouse must not point at them.
             self._drawn.pop()
         return [_chart_head(one, reading, width, moment.glyphs), *chart]
 

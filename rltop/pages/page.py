@@ -1,8 +1,8 @@
-"""What a page is: its state, its rows and its keys; nothing of it knows Textual.
+"""Base classes of pages: state, rows and keys, independent of Textual.
 
-`app.page_screen` shows any of them. A page is asked for its rows whenever something may have changed, and is told what
-was pressed, with the `Moment` that the screens show. What it wants done beyond itself it answers as an effect, a small
-value that the application carries out.
+`app.page_screen` shows any page. It asks for the rows whenever something may have changed, and passes on what was
+pressed, with the current `Moment`. For everything beyond its own state a page returns an effect, a small value that
+the application carries out.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from rltop.structs import NamedTuple, Struct, replace
 
 
 class Moment(Struct):
-    """Everything that a page needs besides its own target.
+    """Everything that a page needs besides its own state.
 
     Attributes:
         snapshot: the run, or a stream of it, at the step of the time cursor.
-        left_out: paths that belong to what is followed and cannot be read, each with the reason.
-        keys: the keys as they are now, where the page is shown.
-        picked: path of the run that was picked from their list; None until one was.
-        marked: paths of the runs that are compared, in the order in which they were marked.
-        marked_metrics: those that are drawn in one chart, in the order in which they were marked.
-        baseline: path of the run with which the others are compared; empty where there is none.
-        played: says that a recording is played back, so that nothing is newest; empty where a run is followed.
-        draw_chart: whoever draws charts, `app.plot_pane.paint_chart`: no page knows a library for it.
-        version: moves with everything that a page may show of the run, time aside.
+        left_out: followed paths that cannot be read, each with the reason.
+        keys: the key bindings in effect where the page is shown.
+        picked: path of the run picked from the list of runs; None until then.
+        marked: paths of the runs marked for comparison, in order of marking.
+        marked_metrics: metrics marked for a common chart, in order of marking.
+        baseline: path of the run that the others are compared with; empty without one.
+        played: note that a recording is played back; empty if a live run is followed.
+        draw_chart: `app.plot_pane.paint_chart`, passed in so that pages need no plotting library.
+        version: changes with everything that a page may show of the run, except the passing of time.
     """
 
     snapshot: Snapshot
@@ -57,7 +57,7 @@ class Moment(Struct):
     version: Hashable = None
 
     def at(self, step: int | None) -> Moment:
-        """The same moment at another step of its stream, read anew; None follows the newest one."""
+        """The same moment at another step of its stream; None is live."""
         return replace(self, snapshot=self.snapshot.at(step))
 
     def within(self, stream: str) -> Moment:
@@ -74,7 +74,7 @@ T = TypeVar("T")
 
 
 class Open(NamedTuple):
-    """Go to the page that a target stands for."""
+    """Open the page of a target."""
 
     target: Target
 
@@ -110,32 +110,32 @@ class Say(NamedTuple):
 
 
 class Redraw(NamedTuple):
-    """The state of the page has changed: paint it, from its first row if so."""
+    """The state of the page has changed: repaint it, scrolled to the top if `from_top`."""
 
     from_top: bool = False
 
 
 class Mean(NamedTuple):
-    """Keep that a key is a metric: canonical name, "" for none, None to forget what was said."""
+    """Save which metric a key is: canonical name, "" for none, None to forget the choice."""
 
     key: str
     metric: str | None
 
 
 class Arrange(NamedTuple):
-    """Keep which rows a person wants to see."""
+    """Save which rows the user wants to see."""
 
     arrangement: Arrangement
 
 
 class Acknowledge(NamedTuple):
-    """Quiet the alert of a rule until it gets worse, or take that back."""
+    """Acknowledge the alert of a rule until it gets worse, or undo that."""
 
     rule: str
 
 
 class SetRule(NamedTuple):
-    """Keep a threshold or a mute; as of `Session.set_rule`."""
+    """Save a threshold or a mute; see `Session.set_rule`."""
 
     rule: str
     scope: RuleScope
@@ -151,7 +151,7 @@ class Ask(NamedTuple):
 
 
 Effect = Acknowledge | Arrange | Ask | Open | Push | SetRule | ShowStep | Travel | MarkRun | Say | Mean | Redraw
-"""What a page wants of the application; None where a page is asked is nothing."""
+"""What a page may ask of the application; None is nothing."""
 
 
 @cache
@@ -160,37 +160,37 @@ def _help_texts() -> Mapping[str, str]:
 
 
 class Page(ABC):
-    """A page about one run; its attributes are what stays while it is open."""
+    """A page about one run; its attributes are its state while it is open."""
 
     least: ClassVar[tuple[int, int]] = (40, 12)
-    """Cells and rows without which nothing can be shown truthfully."""
+    """Least width and height of the screen that the page needs."""
 
     where: ClassVar[Sequence[Scope]] = ()
-    """The keys of its own, groups of the key table; each reaches `on` by its id."""
+    """Its own scopes of the key table; their keys reach `on` by id."""
 
     footer: ClassVar[Sequence[str]] = ()
-    """Ids of the keys that work everywhere which the footer shows first, behind the page's own."""
+    """Ids of the global keys that the footer shows right after the page's own."""
 
     details: ClassVar[frozenset[TargetKind]] = frozenset()
-    """What a wide screen shows beside the page while it is selected."""
+    """Kinds of targets that a wide screen shows next to the page while they are selected."""
 
     search_hint: ClassVar[str] = ""
-    """What a search of the page is for; empty where `find` looks for metrics instead."""
+    """Hint in the page's search field; empty if `find` searches for metrics instead."""
 
     tells_counts: ClassVar[bool] = False
-    """Whether the page itself says what was not understood."""
+    """Whether the page itself shows the counts of unreadable input."""
 
     names_runs: bool = False
     """Whether the page itself names the run, or the runs, that it shows."""
 
     sorting: Sorting | None = None
-    """By which head its table is sorted; None as the rows come."""
+    """The column that its table is sorted by; None for the original order."""
 
     rule: str = ""
-    """The rule that the page is about, if it is about one."""
+    """The rule that the page is about, or empty."""
 
     begins_at: Target | None = None
-    """What is selected when the page opens; None is the first there is."""
+    """The target selected when the page opens; None is the first one."""
 
     def __init__(self, stream: str = "") -> None:
         self.stream = stream
@@ -207,10 +207,10 @@ class Page(ABC):
 
     @abstractmethod
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The page of the run and the step that are shown; more rows than `height` are scrolled."""
+        """The rows of the page; more than `height` are scrolled."""
 
     def face(self, moment: Moment) -> Hashable:
-        """What the page shows that changes with time alone; equal faces need no repaint."""
+        """What the page shows that may change without a new row; equal faces need no repaint."""
         run = moment.snapshot.run
         return (
             run.state,
@@ -223,22 +223,22 @@ class Page(ABC):
         return None
 
     def idle(self, moment: Moment) -> Set[str]:
-        """Ids of keys that lead to nothing on what was painted last; they answer all the same."""
+        """Ids of keys that have no effect on what was painted last; pressed, they still say why."""
         return frozenset()
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         return Open(target)
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
-        """The pages that are shown beside this one while one of its details is selected, one below the other."""
+        """The pages shown next to this one, stacked, while one of its details is selected."""
         return (Open(target),)
 
     def found_by(self, target: Target, moment: Moment) -> str:
-        """What a search finds a row by that leads to a target, beside what is painted of it."""
+        """Text by which a search finds the row of a target, in addition to what is painted."""
         return target.name
 
     def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
-        """Go to another match of a search; None has it looked for in the rows.
+        """Go to another match of a search; None leaves the search to the painted rows.
 
         Args:
             by: 1 for the next, -1 for the one before, 0 for the first.
@@ -250,32 +250,32 @@ class Page(ABC):
         return Redraw()
 
     def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
-        """A cell was clicked, or the wheel turned over it; None where the page has nothing to point at there.
+        """Handle a click on a cell, or the wheel over it; None if the page has nothing there.
 
         Args:
-            y: row from the first one of the page.
+            y: row of the page, from 0.
             turn: 0 for a click, 1 for the wheel turned up, -1 for down.
         """
         return None
 
     @property
     def window(self) -> tuple[int, int] | None:
-        """The stretch of steps that its charts show, both ends inside; None is the whole run, or no chart."""
+        """The window of steps that its charts show, both ends inclusive; None is the whole run, or no chart."""
         return None
 
     def drag(self, x: int, y: int, to: int, is_done: bool, moment: Moment) -> Effect | None:
-        """The mouse was moved with its button down; None where the page has nothing to mark there.
+        """Handle a drag of the mouse from `x` to `to`; None if the page has nothing to select there.
 
         Args:
-            y: row from the first one of the page where it did.
+            y: row of the page, from 0, where the drag began.
         """
         return None
 
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
-        """Show a stretch of steps, both ends inside; None where the page has no chart.
+        """Show a window of steps, both ends inclusive; None if the page has no chart.
 
         Args:
-            first: of the stream of the page.
+            first: in steps of the page's stream, as `last`.
         """
         return None
 
@@ -283,11 +283,11 @@ class Page(ABC):
         return None
 
     def text_to_copy(self, moment: Moment) -> str:
-        """The page as text, where it is worth more than one of its rows; else empty."""
+        """The page as text, if that is more useful than a single row; else empty."""
         return ""
 
     def since_step(self, moment: Moment) -> int | None:
-        """Where that which the page is about began, in the main stream; None where that is no step."""
+        """The step of the main stream at which the page's subject began; None without one."""
         return None
 
     @property
@@ -306,19 +306,18 @@ class Page(ABC):
 
 
 _HEADS = frozenset({TargetKind.SECTION, TargetKind.GROUP})
-"""Lines that others stand below."""
+"""Kinds of heading lines."""
 
 
 class ListPage(Page, Generic[T]):
-    """A long list of which only what is in sight is read, with a filter above it.
+    """A long list with a filter; only visible lines are read.
 
-    What a person has chosen is held on to while lines come and go; until then the line stays selected that stands
-    where the selection is.
+    A line chosen by the user stays selected while lines come and go; before that the selection keeps its position.
     """
 
     footer: ClassVar[Sequence[str]] = ("find",)
     filter_hint: ClassVar[str] = ""
-    """What the empty filter says."""
+    """Placeholder of the empty filter."""
 
     def __init__(self, stream: str = "") -> None:
         super().__init__(stream)
@@ -329,16 +328,16 @@ class ListPage(Page, Generic[T]):
 
     @abstractmethod
     def target(self, line: T) -> Target | None:
-        """What a line leads to; None where it cannot be selected."""
+        """The target of a line; None if it cannot be selected."""
 
     def idle(self, moment: Moment) -> Set[str]:
-        """An empty list has no use for its keys, nor for a filter that does not stand."""
+        """In an empty list its own keys have no effect, nor has `find` unless a filter is set."""
         if self.lines:
             return frozenset()
         return {key.id for scope in self.where for key in KEYS[scope]} | (set() if self.query else {"find"})
 
     def place(self, held: Target) -> int | None:
-        """Where the line stands that was chosen; None where there is none any more."""
+        """Index of the chosen line; None if it is gone."""
         if self.at < len(self.lines) and self.target(self.lines[self.at]) == held:
             return self.at
         return next((at for at, line in enumerate(self.lines) if self.target(line) == held), None)
@@ -349,7 +348,7 @@ class ListPage(Page, Generic[T]):
         self._select(self.at if at is None else at, 1)
         if self.held is not None and at is None:
             self.held = self.chosen
-        # The first line that can be selected brings what stands above it into view.
+        # Selecting the first selectable line scrolls the headings above it into view.
         top = self.top if any(self.target(line) is not None for line in islice(lines, self.at)) else 0
         self.top = max(0, min(max(self.at - room + 1, min(top, self.at)), len(lines) - room))
         return lines[self.top : self.top + room]
@@ -367,19 +366,19 @@ class ListPage(Page, Generic[T]):
         return self.target(self.lines[self.at]) if self.at < len(self.lines) else None
 
     def choose(self, target: Target) -> None:
-        # What is selected by where it stands is not held on to: another may come to stand there.
+        # A line that is selected by position is not held: another may take its position.
         if target != self.chosen:
             self.held = target
 
     def move(self, by: int) -> Effect | None:
-        """Choose the line that lies `by` lines away, or the last one on the way."""
+        """Choose the line `by` lines away, or the closest one that can be selected."""
         if self.lines:
             self._select(self.at + by, by)
             self.held = self.chosen
         return Redraw()
 
     def go_to_block(self, by: int) -> Effect:
-        """Go to the next section of the list (1) or the one before (-1), around its ends; say where there is none."""
+        """Go to the next section of the list (1) or the previous one (-1), wrapping around; say if there is none."""
         heads = [at for at, line in enumerate(self.lines) if (target := self.target(line)) and target.kind in _HEADS]
         others = [at for at in heads if (at - self.at) * by > 0]
         if not heads or heads == [self.at]:
@@ -393,7 +392,7 @@ class ListPage(Page, Generic[T]):
         return effect if self.at != before else Say(f"no match {'below' if by > 0 else 'above'} this line")
 
     def show_only(self, text: str) -> Effect | None:
-        """Show what matches, the first of it selected; a filter that is cleared leaves the selection."""
+        """Filter the list and select the first match; clearing the filter keeps the selection."""
         self.query, self.held = text, self.chosen
         if text.strip():
             self.held, self.at = None, 0
