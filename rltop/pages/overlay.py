@@ -186,8 +186,8 @@ def _unknown(name: str, snapshot: Snapshot) -> str:
 def sides_of(units_of: Sequence[Unit], ranges: Sequence[tuple[float, float]]) -> list[bool | None]:
     """The value axis of each metric: False is left, True is right, None is neither.
 
-    Metrics of one unit share an axis, unless that would flatten one of them to less than a fifth of the height. Constant
-    metrics do not count: they are flat on any axis.
+    Metrics of one unit share an axis, unless that would flatten one of them to less than a fifth of the height;
+    constant metrics do not count, being flat on any axis.
 
     Args:
         ranges: least and greatest value of each metric.
