@@ -377,7 +377,7 @@ def read_job_status(
 def facts_from_files(
     log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, read: Reading = events_of_log
 ) -> LogFacts:
-    """Combine a log with other files; arguments as for `where_of`.
+    """Combine a log with other files; arguments as for `read_job_status`.
 
     Raises:
         OSError: the log cannot be read.

@@ -321,7 +321,7 @@ class Tail:
 
         Raises:
             OSError: the file cannot be reached at all.
-            Refused: the path is not a regular file.
+            NotRegularFile: the path is not a regular file.
         """
         current = self._current
         # In one-shot mode only the first file is read, even if another replaces it.
