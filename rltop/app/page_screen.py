@@ -578,7 +578,7 @@ class KeyHint(NamedTuple):
         return cell_width(self.shown) + bool(self.shown and self.words) + cell_width(self.words)
 
 
-Part = tuple[KeyHint, ...]
+FooterPart = tuple[KeyHint, ...]
 """What is shown whole or not at all, without gaps."""
 
 
@@ -593,11 +593,11 @@ class KeyLine(Widget, can_focus=False):
     def __init__(self, first: Sequence[str] = ()) -> None:
         super().__init__()
         self._first = first
-        self._parts: Sequence[Part] = ()
+        self._parts: Sequence[FooterPart] = ()
         self._hovered: KeyHint | None = None
 
     @property
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[FooterPart]:
         # The gap behind the last one need not fit.
         room = self.size.width + _GAP
         shown = []
@@ -626,7 +626,7 @@ class KeyLine(Widget, can_focus=False):
             self._parts = parts
             self.refresh()
 
-    def _parts_of(self, active: Iterable[ActiveBinding]) -> Iterator[Part]:
+    def _parts_of(self, active: Iterable[ActiveBinding]) -> Iterator[FooterPart]:
         by_action: defaultdict[str, list[ActiveBinding]] = defaultdict(list)
         for one in sorted(active, key=self._rank):
             if one.binding.show:
@@ -642,7 +642,7 @@ class KeyLine(Widget, can_focus=False):
                 yield (hints[0], *(hint._replace(shown=between + hint.shown) for hint in hints[1:]))
                 yield (KeyHint("", group.description),)
 
-    def _distinguished(self, parts: Iterable[Part]) -> Iterator[Part]:
+    def _distinguished(self, parts: Iterable[FooterPart]) -> Iterator[FooterPart]:
         """The parts with each key shown once: what is left of an action whose first key a page has taken."""
         shown: set[str] = set()
         for part in parts:

@@ -245,7 +245,7 @@ class Evidence(NamedTuple):
     steps: tuple[int, int] | None = None
 
 
-class Beside(NamedTuple):
+class Part(NamedTuple):
     """Another part of the same rule that is active too; `id` is its own id, `metric` the metric it judges."""
 
     id: str
@@ -369,7 +369,7 @@ class Verdict(NamedTuple):
     advice: Advice | None = None
     part: str = ""
     lately: float | None = None
-    also: tuple[Beside, ...] = ()
+    also: tuple[Part, ...] = ()
 
     @property
     def said_by(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from rltop.catalog.dialect import Identity
-from rltop.model import RESTART_RULE, Algorithm, Beside, Event, EventState, Incident, Label, Level, Observation, Verdict
+from rltop.model import RESTART_RULE, Algorithm, Event, EventState, Incident, Label, Level, Observation, Part, Verdict
 from rltop.rules import facts, profiles, registry
 from rltop.rules.advice import advise
 from rltop.rules.alert_state import TOGETHER_RECORDS, AlertState, Told, sentence, verdict_of
@@ -411,9 +411,9 @@ class Engine(Cloned):
         found = found._replace(incident=self._incidents.known.get(state.incident), level=level, worst=worst, also=also)
         return advise(found, self._context.checkpoints.before(state.since_step), is_followed=self._is_followed(state))
 
-    def _also(self, one: AlertState) -> Beside:
+    def _also(self, one: AlertState) -> Part:
         level = self.rules.shown_level(one.spec.id, one.level)
-        return Beside(one.spec.id, one.spec.title, one.since_step, level, _subject(one, self.rules.identity)[0])
+        return Part(one.spec.id, one.spec.title, one.since_step, level, _subject(one, self.rules.identity)[0])
 
     def _is_followed(self, state: AlertState) -> bool:
         """Whether another family of symptoms of learning has begun since, and stands."""

@@ -16,7 +16,7 @@ import pytest
 from fake_run import FakeRun, a_verdict, firing_run, memo_of, run_of, verl_lines, verl_rows
 from tables import each_row
 
-from rltop.model import Beside, Counts, Event, EventState, Label, Level, RunState, VerdictState
+from rltop.model import Counts, Event, EventState, Label, Level, Part, RunState, VerdictState
 from rltop.pages.header import lack_of
 from rltop.pages.overview import build_overview, paint_overview
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
@@ -366,7 +366,7 @@ def test_levels_of_rows_follow_the_verdicts(firing: FakeRun) -> None:
 
 
 def test_the_metric_of_another_part_that_stands_as_bad_has_the_level_too(healthy: FakeRun) -> None:
-    parts = Beside("E1", "entropy lost", 18, Level.WARN, "entropy"), Beside("O1", "spike", 18, Level.INFO, "grad_norm")
+    parts = Part("E1", "entropy lost", 18, Level.WARN, "entropy"), Part("O1", "spike", 18, Level.INFO, "grad_norm")
     run = replace(healthy, verdicts=[a_verdict(also=parts)])
     levels = {row.reading.key.raw: row.reading.level for row in build_overview(Snapshot(run)).rows}
     assert levels["actor/kl_loss"] is levels["actor/entropy"] is Level.WARN
