@@ -86,15 +86,15 @@ class CompressedDecoder(OuterDecoder):
         self._generation = generation
         if not self._is_broken:
             self._packed.extend(data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
-        return self.go_on()
+        return self.decode_more()
 
     @property
     def has_more(self) -> bool:
         return bool(self._packed or self._unpacked or self._may_give) or self._inner.has_more
 
-    def go_on(self) -> list[Record]:
+    def decode_more(self) -> list[Record]:
         if self._inner.has_more:
-            return self._inner.go_on()
+            return self._inner.decode_more()
         if not self._unpacked and not self._is_broken:
             self._unpack()
         piece, self._unpacked = bytes(self._unpacked[:SLICE_BYTES]), self._unpacked[SLICE_BYTES:]
@@ -119,7 +119,7 @@ class CompressedDecoder(OuterDecoder):
         return twin
 
     def finish(self) -> list[Record]:
-        records = self.go_on_to_end()
+        records = self.decode_rest()
         counts = self.counts
         if self._is_torn:
             self.note = f"the {self.codec} stream ends early: it is cut, or still being written"

@@ -99,8 +99,8 @@ class CsvDecoder(Decoder):
     def has_more(self) -> bool:
         return isinstance(self._gathered, LongTable) and self._gathered.has_more
 
-    def go_on(self) -> list[Record]:
-        return self._new_ones(self._gathered.go_on()) if isinstance(self._gathered, LongTable) else []
+    def decode_more(self) -> list[Record]:
+        return self._new_ones(self._gathered.decode_more()) if isinstance(self._gathered, LongTable) else []
 
     @property
     def holds_back(self) -> bool:

@@ -124,19 +124,19 @@ class Decoder:
     def has_more(self) -> bool:
         """Is some of the fed data not decoded yet?
 
-        A decoder that needs too long for a single call keeps the rest. The caller should call `go_on` until `has_more`
+        A decoder that needs too long for a single call keeps the rest. Call `decode_more` until `has_more`
         is False before it feeds more data; otherwise nothing is lost, but more memory is used.
         """
         return False
 
-    def go_on(self) -> list[Record]:
+    def decode_more(self) -> list[Record]:
         """Decode the next piece of the fed data, for a few milliseconds."""
         return []
 
-    def go_on_to_end(self) -> list[Record]:
+    def decode_rest(self) -> list[Record]:
         records: list[Record] = []
         while self.has_more:
-            records += self.go_on()
+            records += self.decode_more()
         return records
 
     def flush(self) -> list[Record]:

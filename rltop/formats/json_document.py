@@ -236,7 +236,7 @@ class DocumentDecoder(Decoder):
         if self._is_done:
             self._look_behind(data)
         if self._is_done or self._is_too_large:
-            return self.go_on()
+            return self.decode_more()
         if len(self._bytes) + len(data) > MEMORY_BYTES:
             self._is_too_large = True
             self._bytes = bytearray()
@@ -258,7 +258,7 @@ class DocumentDecoder(Decoder):
     def has_more(self) -> bool:
         return self._parsing is not None or self._rows is not None
 
-    def go_on(self) -> list[Record]:
+    def decode_more(self) -> list[Record]:
         if self._parsing is not None:
             self._parse_on(self._parsing)
             return []
@@ -282,10 +282,10 @@ class DocumentDecoder(Decoder):
 
     def finish(self) -> list[Record]:
         """Decode the data if it is a document; else count it as bad."""
-        records = self.go_on_to_end()
+        records = self.decode_rest()
         if self._is_done or not self._bytes.strip():
             return records
-        records = [*self._try(), *self.go_on_to_end()]
+        records = [*self._try(), *self.decode_rest()]
         if not self._is_done:
             line = conflict_line(self._bytes)
             several = "several JSON documents, which a file ending in .jsonl may hold"
@@ -323,7 +323,7 @@ class DocumentDecoder(Decoder):
             if found is not None:
                 parsed, self._broken = found
                 self._take(parsed)
-        return self.go_on()
+        return self.decode_more()
 
     def _parse_on(self, parsing: Parsing) -> None:
         chars = 0

@@ -404,8 +404,8 @@ class AutoDecoder(OuterDecoder):
     def has_more(self) -> bool:
         return self._inner is not None and not self._damage and self._inner.has_more
 
-    def go_on(self) -> list[Record]:
-        return self._guarded(lambda inner: inner.go_on())
+    def decode_more(self) -> list[Record]:
+        return self._guarded(lambda inner: inner.decode_more())
 
     def flush(self) -> list[Record]:
         return self._guarded(lambda inner: inner.flush())

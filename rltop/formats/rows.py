@@ -882,12 +882,12 @@ class LongTable:
             records += self._ready or ()
             self._ready = self._records(self._runs)
             self._runs, self._held = {}, 0
-            records += self.go_on()
+            records += self.decode_more()
         while is_end and self.has_more:
-            records += self.go_on()
+            records += self.decode_more()
         return records
 
-    def go_on(self) -> list[Record]:
+    def decode_more(self) -> list[Record]:
         records = list(islice(self._ready or (), _AT_ONCE))
         if len(records) < _AT_ONCE:
             self._ready = None

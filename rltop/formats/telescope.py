@@ -304,13 +304,13 @@ class TelescopeDecoder(Decoder):
             return self._give_on(self._whole_steps()) if self._has_read() else []
         self._reader.start(self._read)
         self._is_reading = True
-        return self.go_on()
+        return self.decode_more()
 
     @property
     def has_more(self) -> bool:
         return self._is_reading or self._giving is not None
 
-    def go_on(self) -> list[Record]:
+    def decode_more(self) -> list[Record]:
         """Emit some more steps, or wait briefly for the tables."""
         if self._giving is not None:
             return self._give_on(self._giving)

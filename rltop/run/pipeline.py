@@ -123,7 +123,7 @@ class Pipeline:
         has_moved = False
         while True:
             if self.decoder.has_more:
-                self.go_on()
+                self.decode_more()
             else:
                 self._waiting.extend(() if self._waiting else feed.take(TAKE_BYTES))
                 if not self._waiting:
@@ -188,8 +188,8 @@ class Pipeline:
         self.offset = offset + len(data)
         self._take_spans()
 
-    def go_on(self) -> None:
-        self._add(self.decoder.go_on())
+    def decode_more(self) -> None:
+        self._add(self.decoder.decode_more())
         self._take_spans()
 
     def flush(self) -> None:

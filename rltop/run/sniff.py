@@ -145,7 +145,7 @@ def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -
     for _ in range(_UNPACKED_SLICES):
         if records or not decoder.has_more or decoder.unpacked >= _UNPACKED_BYTES:
             break
-        records = decoder.go_on()
+        records = decoder.decode_more()
     if is_all and not records and not decoder.has_more:
         records = decoder.finish()
     if decoder.stopped and not records:

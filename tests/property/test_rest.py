@@ -58,7 +58,7 @@ def said(pipeline: Pipeline) -> object:
 def decode(pipeline: Pipeline, data: bytes, offset: int) -> None:
     pipeline.take_bytes(data, offset, 0)
     while pipeline.decoder.has_more:
-        pipeline.go_on()
+        pipeline.decode_more()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}"[-60:])

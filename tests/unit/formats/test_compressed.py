@@ -150,7 +150,7 @@ def test_a_piece_is_decoded_at_a_time(codec):
     packed = PACKED[codec](LINES * 5)
     calls = [decoder.feed(packed, 0, 0)]
     while decoder.has_more:
-        calls.append(decoder.go_on())
+        calls.append(decoder.decode_more())
     assert sum(map(len, calls)) == 10_000
     assert max(map(len, calls)) < 1_000
     assert decoder.finish() == []
@@ -161,7 +161,7 @@ def test_what_is_packed_twice_is_unpacked_piece_by_piece_too():
     packed = gzip.compress(gzip.compress(LINES * 5))
     calls = [inner.feed(packed, 0, 0)]
     while inner.has_more:
-        calls.append(inner.go_on())
+        calls.append(inner.decode_more())
     assert sum(map(len, calls)) == 10_000
     assert max(map(len, calls)) < 1_000
 

@@ -123,7 +123,7 @@ def test_the_step_in_training_is_shown_before_its_timing_is_known() -> None:
     decoder.reset(is_restart=False)
     given_out = decoder.feed(RUN.events_zip(0, 3), 0, 1)
     while decoder.has_more:
-        given_out += decoder.go_on()
+        given_out += decoder.decode_more()
     assert [record.step for record in given_out] == [0, 1, 2]
     (shown,) = decoder.flush()
     assert shown.step == 3

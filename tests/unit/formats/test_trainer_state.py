@@ -181,7 +181,7 @@ def in_pieces(decoder, data, generation=0):
     """Rows by call, as a session asks for them."""
     calls = [decoder.feed(data[at : at + 65536], at, generation) for at in range(0, len(data), 65536)]
     while decoder.has_more:
-        calls.append(decoder.go_on())
+        calls.append(decoder.decode_more())
     return calls
 
 
@@ -209,7 +209,7 @@ def test_a_large_document_on_one_line_is_read_when_nothing_more_comes():
     assert in_pieces(decoder, data) == [[]] * -(-len(data) // 65536)
     records = decoder.flush()
     while decoder.has_more:
-        records += decoder.go_on()
+        records += decoder.decode_more()
     assert len(records) == 4_000
     assert decoder.flush() == []
 
@@ -218,7 +218,7 @@ def test_half_of_a_large_document_is_not_yet_an_error():
     decoder, data = DocumentDecoder(), large(4_000)
     assert not any(in_pieces(decoder, data[:-40]))
     assert decoder.flush() == []
-    assert not any(decoder.go_on() for _ in range(1_000) if decoder.has_more)
+    assert not any(decoder.decode_more() for _ in range(1_000) if decoder.has_more)
     assert (decoder.is_waiting, decoder.counts.bad_lines) == (True, 0)
     records = decoder.feed(data[-40:], len(data) - 40, 0) + decoder.finish()
     assert len(records) == 4_000

@@ -41,7 +41,7 @@ def test_an_archive_beyond_it_is_refused_before_it_is_unpacked() -> None:
     decoder = TelescopeDecoder()
     records = decoder.feed(file.getvalue(), 0, 0)
     while decoder.has_more:
-        records += decoder.go_on()
+        records += decoder.decode_more()
     assert records == []
     assert decoder.counts.bad_lines == 1
     assert decoder.counts.first_bad_reason == (
