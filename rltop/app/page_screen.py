@@ -385,7 +385,7 @@ class PageScreen(Screen[None]):
 
     def _seek_in_rows(self, by: int) -> Effect:
         moment, board = self.moment, self.board
-        found = matching_rows(board.rows, self._sought, lambda target: self.page.found_by(target, moment))
+        found = matching_rows(board.rows, self._sought, lambda target: self.page.search_text(target, moment))
         if not found:
             return Say("nothing on this page matches")
         # From where one has gone since, else from the match that was gone to: it may be no row that can be selected.

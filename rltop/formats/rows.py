@@ -876,7 +876,7 @@ class LongTable:
         return True
 
     def release(self, *, is_end: bool) -> list[Record]:
-        """Emit the rows: all of them at the end, else the first ones, and the rest with `go_on`."""
+        """Emit the rows: all of them at the end, else the first ones, and the rest with `decode_more`."""
         records: list[Record] = []
         if self._held:
             records += self._ready or ()

@@ -104,7 +104,7 @@ def _group(
     muted = now_muted | snapshot.part.judging.silenced
     rules = _rules_of(snapshot, name) if not progress or muted else []
     quiet = 0 if progress else sum(rule not in fired and rule not in muted for rule in rules)
-    worst = muted_before(past) or worse_before(past, max((v.level for v in firing), default=Level.INFO))
+    worst = muted_before(past) or worst_before(past, max((v.level for v in firing), default=Level.INFO))
     recovered = tuple(
         v
         for v in verdicts
@@ -372,7 +372,7 @@ def alert_target(alert: Alert) -> Target:
     return Target(TargetKind.VERDICT, alert.rule, alert.step, alert.stream)
 
 
-def worse_before(history: History, level: Level) -> Alert | None:
+def worst_before(history: History, level: Level) -> Alert | None:
     worst = history.worst
     return worst if worst is not None and worst.level > level and _is_over(worst) else None
 
@@ -388,7 +388,7 @@ def _is_over(alert: Alert) -> bool:
 
 def worst_words(history: History, level: Level) -> str:
     """`earlier: …` or `earlier attempt: …`; empty if no past alert was worse than `level`."""
-    found = worse_before(history, level)
+    found = worst_before(history, level)
     muted = f", {units.count(history.muted)} muted" if history.muted else ""
     if found is None:
         return ""

@@ -213,7 +213,7 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
     for link in links_of(verdict):
         found = reader.fact(link) if link.fact is not None else reader.metric(link)
         if found is not None:
-            if not any(reader.says_no_more(found, told) for told in (subject, *links)):
+            if not any(reader.is_repetition(found, told) for told in (subject, *links)):
                 links.append(found)
         elif link.fact is None:
             missing.append(catalogue_title(link.metrics[0]))
@@ -319,7 +319,7 @@ class _ValueReader:
         # Rows before a restart are not held, so the first row may be the restart itself.
         return first <= step <= (last if self.snapshot.at_step is None else min(last, self.snapshot.at_step))
 
-    def says_no_more(self, link: ChainLink, told: ChainLink | None) -> bool:
+    def is_repetition(self, link: ChainLink, told: ChainLink | None) -> bool:
         """Is `link` redundant: the same move of the same key, or the same values under another key?"""
         if told is None or link.signal is None or told.signal is None:
             return False

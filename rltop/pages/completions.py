@@ -329,7 +329,7 @@ class CompletionsPage(RolloutPage):
         self.sorting = view.order
         return paint_completions(view, width, moment.glyphs, is_low=height < LOW_ROWS)
 
-    def found_by(self, target: Target, moment: Moment) -> str:
+    def search_text(self, target: Target, moment: Moment) -> str:
         found = None if target.kind is not TargetKind.COMPLETION else self._view(moment).find(place_of(target.name))
         return "" if found is None else f"{found[1].opening}\n{found[1].stop}"
 

@@ -14,10 +14,10 @@ from rltop.model import Label, Level, Metric, Signal, Unit
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.signals import (
     SignalReading,
+    distinct_names,
     formula,
     generic_signal,
     is_turned,
-    names_apart,
     narrowest_signals,
     primary,
     signal_of,
@@ -110,7 +110,7 @@ def _rows_of(part: Snapshot, wanted: OverviewRow, signals: Sequence[Signal]) -> 
     """The row of a metric; reward components have one each, several validation sets a summary as their remark."""
     name = signals[0].metric.name
     if name in _PARTS and len(signals) > 1:
-        titles = names_apart(tuple(signal.instance or signal.key for signal in signals))
+        titles = distinct_names(tuple(signal.instance or signal.key for signal in signals))
         for number, signal in enumerate(signals[:_MOST_PARTS]):
             others = max(0, len(signals) - _MOST_PARTS) if number == _MOST_PARTS - 1 else 0
             title = Label.of(titles[signal.instance or signal.key]).display
@@ -142,7 +142,7 @@ def _sources(snapshot: Snapshot, signals: Sequence[Signal]) -> str:
         return ""
     levels = sorted(value for value, _ in values.values())
     moved = max(values, key=lambda name: abs(values[name][1]))
-    short = names_apart(tuple(name.partition("/mean@")[0].removesuffix("/acc") for name in values))
+    short = distinct_names(tuple(name.partition("/mean@")[0].removesuffix("/acc") for name in values))
     name = short.get(moved.partition("/mean@")[0].removesuffix("/acc"), moved)
     value, change = values[moved]
     told = units.change(value, value - change, is_difference=True)
@@ -191,7 +191,7 @@ def _others_of(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choice]:
     }
     done |= {families[key].main.key for key in done if key in families}
     numbered = snapshot.part.memo.numbered()
-    names = names_apart(tuple(key for key in snapshot.stream.keys if key not in of_key and key not in numbered))
+    names = distinct_names(tuple(key for key in snapshot.stream.keys if key not in of_key and key not in numbered))
     for each in [*first, *snapshot.stream.keys]:
         key = families[each].main.key if each in families else each
         if key in done or is_bookkeeping_key(key):
@@ -467,7 +467,7 @@ class MetricTable:
         if height <= 0 or not self._rows:
             return []
         has_head = has_head and height > 1
-        self._shown = keep_loud(self._rows, height - has_head)
+        self._shown = keep_alerting(self._rows, height - has_head)
         self._is_tall = is_tall
         head = [self._painter.head()] if has_head else []
         self._is_tall = False
@@ -525,7 +525,7 @@ class MetricTable:
         return found
 
 
-def keep_loud(rows: Sequence[MetricRow], room: int) -> list[MetricRow]:
+def keep_alerting(rows: Sequence[MetricRow], room: int) -> list[MetricRow]:
     """At most `room` rows in order; rows with an alert take precedence."""
     if len(rows) <= room:
         return list(rows)

@@ -25,7 +25,7 @@ from rltop.pages.alerts import (
     paint_badges,
     paint_banner,
     paint_events,
-    worse_before,
+    worst_before,
     worst_words,
 )
 from rltop.pages.header import (
@@ -95,7 +95,7 @@ class Sentence(NamedTuple):
     share: float | None = None
 
 
-def nothing_yet(snapshot: Snapshot) -> Sentence | None:
+def no_data_sentence(snapshot: Snapshot) -> Sentence | None:
     """What to say while there is not a single number to show; None when there is one."""
     if any(each.stream.keys and each.stream.last_step is not None for each in snapshot.streams):
         return None
@@ -181,7 +181,7 @@ def build_sentence(
     opened: OpenStep | None = None,
     outlier: NumberedView | None = None,
 ) -> Sentence:
-    empty = nothing_yet(snapshot)
+    empty = no_data_sentence(snapshot)
     if empty is not None:
         return empty
     firing = [verdict for verdict in verdicts if verdict.is_active]
@@ -232,7 +232,7 @@ def _calm(
 ) -> Sentence:
     """What is said where nothing is wrong: what was, which of many metrics is odd, where time goes, how it learns."""
     history = snapshot.history
-    past = worse_before(history, Level.INFO)
+    past = worst_before(history, Level.INFO)
     opening = _opening(snapshot, firing)
     if past is not None:
         opening = f"{'No alerts now' if opening == _NOTHING else opening} · {worst_words(history, Level.INFO)}"
@@ -393,7 +393,7 @@ def build_overview(
 ) -> OverviewView:
     verdicts = snapshot.standing
     timing = build_timing(snapshot, inner=_INNER_SPANS)
-    is_empty = nothing_yet(snapshot) is not None
+    is_empty = no_data_sentence(snapshot) is not None
     rows, more = ((), ()) if is_empty else _read_rows(snapshot, width, height)
     banner = build_banner(verdicts)
     opened, outlier = _open(snapshot), outlier_of(snapshot)

@@ -233,7 +233,7 @@ class Page(ABC):
         """The pages shown next to this one, stacked, while one of its details is selected."""
         return (Open(target),)
 
-    def found_by(self, target: Target, moment: Moment) -> str:
+    def search_text(self, target: Target, moment: Moment) -> str:
         """Text by which a search finds the row of a target, in addition to what is painted."""
         return target.name
 

@@ -425,7 +425,7 @@ class RolloutsPage(RolloutPage):
         view = build_rollouts(moment.snapshot, self.sorting)
         return paint_rollouts(view, width, moment.glyphs, is_low=height < LOW_ROWS)
 
-    def found_by(self, target: Target, moment: Moment) -> str:
+    def search_text(self, target: Target, moment: Moment) -> str:
         if target.kind is not TargetKind.GROUP:
             return target.name
         found = build_rollouts(moment.snapshot, self.sorting).group(target.name)

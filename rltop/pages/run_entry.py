@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rltop import units
 from rltop.model import Direction, Label, Level, NonFinite, RunState, Unit, Verdict, VerdictState
-from rltop.pages.alerts import alert_name, incident_count, origin, worse_before
+from rltop.pages.alerts import alert_name, incident_count, origin, worst_before
 from rltop.pages.header import BROKEN_OFF, STATE_ROLES, UNDER_WAY, age_text, eta_of, pace_of, paint_state
 from rltop.pages.signals import extreme, nonfinite_since, primary
 from rltop.rows.glyphs import Glyphs
@@ -98,7 +98,7 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
     if failure.raw and (state in BROKEN_OFF or (state is RunState.FINISHED and level < Level.WARN)):
         what, more = failure.display, incident_count(firing)
         level = level if state in BROKEN_OFF else Level.WARN
-    past = worse_before(snapshot.history, max(level, Level.INFO))
+    past = worst_before(snapshot.history, max(level, Level.INFO))
     is_milder = worst is not None and past is not None and (past.rule, past.stream) == (worst.rule, worst.stream)
     has_rows = any(each.stream.has_values for each in snapshot.streams)
     return replace(

@@ -76,7 +76,7 @@ def matching(entries: Iterable[tuple[RunEntry, Run]], query: Query) -> Iterator[
     return (one for one, run in entries if not query.terms or query.holds(_asked(one, Snapshot(run))))
 
 
-def _asked(entry: RunEntry, snapshot: Snapshot) -> AskedRun:
+def _asked(entry: RunEntry, snapshot: Snapshot) -> QueriedRun:
     """A run as a query sees it: rules and families are those that stand, or did."""
     alerts: list[tuple[str, str]] = []
     if entry.is_judged:
@@ -88,7 +88,7 @@ def _asked(entry: RunEntry, snapshot: Snapshot) -> AskedRun:
         "algorithm": (entry.algorithm,), "state": (entry.state.value,), "level": (entry.level.word,),
         "worst": (worst.word,), "rule": [rule for rule, _ in alerts], "family": [family for _, family in alerts],
     }  # fmt: skip
-    return AskedRun(snapshot, told, _words(entry))
+    return QueriedRun(snapshot, told, _words(entry))
 
 
 def _words(entry: RunEntry) -> str:
@@ -432,7 +432,7 @@ _KNOWN: Mapping[str, Sequence[str]] = {
 """All that some of `TEXTS` can be."""
 
 
-class AskedRun(NamedTuple):
+class QueriedRun(NamedTuple):
     """A run as a query sees it.
 
     Attributes:
@@ -501,10 +501,10 @@ class Term(NamedTuple):
     number: float | None
     is_wanted: bool = True
 
-    def holds(self, run: AskedRun) -> bool:
+    def holds(self, run: QueriedRun) -> bool:
         return self._is_true(run) is self.is_wanted
 
-    def _is_true(self, run: AskedRun) -> bool:
+    def _is_true(self, run: QueriedRun) -> bool:
         if not self.name:
             return self.text in run.words
         if self.name in TEXTS:
@@ -533,11 +533,11 @@ class Query(NamedTuple):
     terms: tuple[Term, ...] = ()
     trouble: str = ""
 
-    def holds(self, run: AskedRun) -> bool:
+    def holds(self, run: QueriedRun) -> bool:
         return all(term.holds(run) for term in self.terms)
 
 
-def unknown_names(query: Query, runs: Sequence[AskedRun]) -> list[str]:
+def unknown_names(query: Query, runs: Sequence[QueriedRun]) -> list[str]:
     names = dict.fromkeys(term.name for term in query.terms if term.name and term.name not in TEXTS)
     return [name for name in names if not any(run.number(name) is not None or run.settings(name) for run in runs)]
 

@@ -464,7 +464,7 @@ def generic_signal(key: str) -> Signal:
 
 
 @lru_cache(maxsize=16)
-def names_apart(keys: tuple[str, ...]) -> Mapping[str, str]:
+def distinct_names(keys: tuple[str, ...]) -> Mapping[str, str]:
     """What keys that the catalogue does not know are called: as much of their ends as tells them apart."""
     names = {key: generic_signal(key).metric.title for key in keys}
     for _ in range(_MOST_PARTS):

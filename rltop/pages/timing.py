@@ -71,7 +71,7 @@ class TimingPageView:
         table: the whole step first, then its stages, largest first.
         explanation: which stage explains a slow-down, or that there is none.
         note: why there is nothing to see, where there is nothing.
-        beside: the other streams of the run that log where their time goes, by their own steps.
+        other_streams: the other streams of the run that log where their time goes, by their own steps.
     """
 
     timing: TimingView | None
@@ -80,7 +80,7 @@ class TimingPageView:
     explanation: Label
     note: str = ""
     has_rollouts: bool = False
-    beside: tuple[TimingView, ...] = ()
+    other_streams: tuple[TimingView, ...] = ()
 
 
 def build_timing_page(snapshot: Snapshot) -> TimingPageView:
@@ -88,7 +88,7 @@ def build_timing_page(snapshot: Snapshot) -> TimingPageView:
     others = [part for part in snapshot.streams if part.role != measured and not part.source.is_rank]
     beside = tuple(view for part in others if (view := build_timing(part)) is not None)
     if timing is None:
-        return TimingPageView(None, (), 0, Label.of(""), _why_nothing(snapshot), beside=beside)
+        return TimingPageView(None, (), 0, Label.of(""), _why_nothing(snapshot), other_streams=beside)
     table = _table(timing)
     has_rollouts = snapshot.rollouts is not None and bool(snapshot.rollouts.state.steps)
     explanation = Label.of(_explain(timing, table))
@@ -217,7 +217,7 @@ def paint_timing(
 
 def _paint_beside(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]:
     rows = []
-    for timing in view.beside:
+    for timing in view.other_streams:
         rows += [rule_row(width, glyphs), *paint_stages(timing, width, 1 + len(timing.stages), glyphs)]
     return rows
 
@@ -311,6 +311,6 @@ class TimingPage(Page):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         view = build_timing_page(moment.snapshot)
         stages = len(view.timing.stages) if view.timing is not None else 0
-        beside = sum(2 + len(timing.stages) for timing in view.beside)
+        beside = sum(2 + len(timing.stages) for timing in view.other_streams)
         height = max(height, stages + len(view.table) + _BESIDES + beside)
         return paint_timing(view, width, height, moment.glyphs, self.sorting)

@@ -286,12 +286,12 @@ def thresholds_of(snapshot: Snapshot, spec: RuleSpec) -> list[Threshold]:
     rules, profiles = snapshot.part.judging.rules, snapshot.part.judging.now.profiles
     options = EngineOptions() if rules is None else rules.options
     now, usual = options.thresholds(spec.id, profiles), replace(options, own={}).thresholds(spec.id, profiles)
-    own = own_of(snapshot, spec.id)
+    own = own_settings_of(snapshot, spec.id)
     names = sorted(now, key=lambda name: _LEVELS.index(name) if name in _LEVELS else len(_LEVELS))
     return [Threshold(name, now[name], usual[name], own[name][1] if name in own else None) for name in names]
 
 
-def own_of(snapshot: Snapshot, rule: str) -> Mapping[str, tuple[RuleValue, RuleScope]]:
+def own_settings_of(snapshot: Snapshot, rule: str) -> Mapping[str, tuple[RuleValue, RuleScope]]:
     return own_rules_of(snapshot.run.path.raw, snapshot.run.own_rules).get(rule, {})
 
 
@@ -393,11 +393,11 @@ class RuleMenuPage(Page):
             is_quiet = verdict in snapshot.set_aside
             text = "quiet no longer" if is_quiet else "acknowledge: quiet until it gets worse"
             yield RowBuilder(width, glyphs).add("   ").add(text, "text", _choice(_ACKNOWLEDGE)).row()
-        own = own_of(snapshot, self.rule)
+        own = own_settings_of(snapshot, self.rule)
         where = f", muted for {own[MUTE][1].words}" if is_muted and MUTE in own else ""
         text = f"unmute for {self._scope.words}{where}" if is_muted else f"mute for {self._scope.words}"
         yield RowBuilder(width, glyphs).add("   ").add(text, "text", _choice(MUTE)).row()
-        if any(scope is self._scope for _, scope in own_of(snapshot, self._spec.id).values()):
+        if any(scope is self._scope for _, scope in own_settings_of(snapshot, self._spec.id).values()):
             text = f"take back everything that was set for {self._scope.words}"
             yield RowBuilder(width, glyphs).add("   ").add(text, "text", _choice(_RESET)).row()
 
@@ -490,7 +490,7 @@ _SEEN: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _CURVE_CELLS = 24
 
 
-def standing_on(snapshot: Snapshot, chain: str) -> list[Verdict]:
+def alerts_of_symptom(snapshot: Snapshot, chain: str) -> list[Verdict]:
     """The alerts whose symptom it is, worst first."""
     return [one for one in snapshot.firing if chain_of(one.said_by, one.family) is chains()[chain]]
 
@@ -518,7 +518,7 @@ def paint_symptom(snapshot: Snapshot, chain: str, width: int, glyphs: Glyphs) ->
     title = RowBuilder(width, glyphs).add(" ").add(chains()[chain].symptom, "title")
     title.add(f"   step {units.step(snapshot.step)}" if snapshot.step is not None else "", "dim")
     rows = [title.row()]
-    alerts = standing_on(snapshot, chain)
+    alerts = alerts_of_symptom(snapshot, chain)
     for one in alerts:
         words = f"{one.title} since {units.step(one.since_step)}: {one.headline}"
         target = Target(TargetKind.VERDICT, one.rule, stream=one.stream)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Event, EventState, Evidence, Label, Level, RunState, Verdict, VerdictState
-from rltop.pages.alerts import alert_role, own_words, paint_events, worse_before, worst_words
+from rltop.pages.alerts import alert_role, own_words, paint_events, worst_before, worst_words
 from rltop.pages.header import (
     BROKEN_OFF,
     count_words,
@@ -134,7 +134,7 @@ def _ending(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
 def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Glyphs) -> list[Row]:
     history = snapshot.history
     level = max((verdict.level for verdict in firing), default=Level.INFO)
-    found = worse_before(history, level)
+    found = worst_before(history, level)
     if found is None:
         return []
     return text_rows(worst_words(history, level), width, glyphs, alert_role(found), lines=2)

@@ -14,7 +14,7 @@ from rltop.clock import FakeClock
 from rltop.model import Level
 from rltop.pages.metrics import index_tree
 from rltop.pages.overview import build_overview, paint_overview
-from rltop.pages.signals import names_apart
+from rltop.pages.signals import distinct_names
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import Row
@@ -62,7 +62,7 @@ def test_several_validation_sources_are_told_of_beside_an_alert_too() -> None:
 
 def test_unknown_keys_are_called_by_what_tells_them_apart() -> None:
     keys = ("a/reward/mean", "b/width", "c/width", "d/x/width", "e/x/width", "depth")
-    assert names_apart(keys) == {
+    assert distinct_names(keys) == {
         "a/reward/mean": "reward/mean", "b/width": "b/width", "c/width": "c/width",
         "d/x/width": "d/x/width", "e/x/width": "e/x/width", "depth": "depth",
     }  # fmt: skip
@@ -153,7 +153,7 @@ def test_a_trainer_that_has_no_row_yet_held_nothing(tmp_path: Path) -> None:
 
 def test_the_timing_page_shows_where_the_time_of_each_stream_goes(tmp_path: Path) -> None:
     view = build_timing_page(_shown(trinity(tmp_path / "job")))
-    assert [timing.stream.raw for timing in view.beside] == ["explorer"]
+    assert [timing.stream.raw for timing in view.other_streams] == ["explorer"]
     rows = paint_timing(view, 110, None, UNICODE)
     (title,) = [row for row in rows if "of the explorer" in "".join(piece.text for piece in row.line)]
     assert [link.target.stream for link in title.links] == ["explorer"]
