@@ -16,7 +16,7 @@ from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, Verdic
 from rltop.rules import applicability
 from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, NOfM, RuleSpec, State
-from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, behind, comes_home, is_absolute, quoted, stand
+from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, behind, is_absolute, is_returning, quoted, stand
 from rltop.structs import Cloned, NamedTuple
 
 SHOWN_RECORDS = 20
@@ -228,7 +228,7 @@ class AlertState(Cloned):
         established, worst, incident = _held(self, context, earned), self.worst, self.incident
         if self.spec.is_fact and established == INFO:
             return None
-        if earned >= WARN and not self.is_firing and comes_home(self.spec, self.detector, finding, context):
+        if earned >= WARN and not self.is_firing and is_returning(self.spec, self.detector, finding, context):
             return None
         is_same, began = self._is_known(context, finding), self._lasting.began(established)
         since = self.detector.since or began
@@ -277,7 +277,7 @@ class AlertState(Cloned):
             return None
         if self.detector.is_known or self.is_moot(context) or excuse_of(self.spec, standing, context):
             return None
-        if not (standing.is_gone or self.is_firing) and comes_home(self.spec, self.detector, finding, context):
+        if not (standing.is_gone or self.is_firing) and is_returning(self.spec, self.detector, finding, context):
             return None
         state, self._bad_at = self._again(level, self.worst, record), record
         if self.is_firing and self.level >= WARN:
@@ -567,7 +567,7 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
     )
 
 
-class Told(State):
+class ReportedLevels(State):
     """The level that each rule with parts was last told to stand at, the worst of this alert, and who was told of.
 
     A part that begins no worse than another one stands is not told, nor is one that ends while another stands as bad,

@@ -359,7 +359,7 @@ RESTORED = ("entropy", "response_len_mean", "grad_norm", "kl_ref", "off_policy_k
 """What a checkpoint that was restored whole leaves where it was, besides the reward."""
 
 
-class Left(NamedTuple):
+class LeftMetric(NamedTuple):
     """A metric in the segment that a restart left, before the step at which it resumed.
 
     Attributes:
@@ -439,7 +439,7 @@ class RuleContext(Cloned):
         self.staleness_bound: float | None = None
         self.checkpoints = Checkpoints()
         self.raised: dict[tuple[str, Level], int] = {}
-        self.left: Mapping[str, Left] = {}
+        self.left: Mapping[str, LeftMetric] = {}
         self._evaluations: Mapping[str, float] | None = None
         self.observation: Observation
         self.values: Mapping[str, float] = {}
@@ -607,7 +607,7 @@ class RuleContext(Cloned):
         self.left = {} if step is None else self._left_at(step)
         self._begin()
 
-    def _left_at(self, step: int) -> dict[str, Left]:
+    def _left_at(self, step: int) -> dict[str, LeftMetric]:
         """Without what was ill: a restart is meant to leave that behind."""
         before = [one.values for one in self.recent if one.step < step]
         ill = {onset.metric for onset in self.onsets.values()}
@@ -620,7 +620,7 @@ class RuleContext(Cloned):
                 level, least = median_of(newest), min(newest)
                 learned = level - self.reward.start if name == REWARD else 0.0
                 noisy = newest if name == REWARD or least <= 0.0 else [math.log(value) for value in newest]
-                found[name] = Left(level, MAD_TO_SIGMA * mad_of(noisy), least, max(newest), learned)
+                found[name] = LeftMetric(level, MAD_TO_SIGMA * mad_of(noisy), least, max(newest), learned)
         return found
 
     def clone(self) -> Self:

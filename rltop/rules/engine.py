@@ -15,7 +15,7 @@ from rltop.catalog.dialect import Identity
 from rltop.model import RESTART_RULE, Algorithm, Event, EventState, Incident, Label, Level, Observation, Part, Verdict
 from rltop.rules import facts, profiles, registry
 from rltop.rules.advice import advise
-from rltop.rules.alert_state import TOGETHER_RECORDS, AlertState, Told, sentence, verdict_of
+from rltop.rules.alert_state import TOGETHER_RECORDS, AlertState, ReportedLevels, sentence, verdict_of
 from rltop.rules.context import RuleContext
 from rltop.rules.levels import CLASSIC, HIGHEST, LANGUAGE, field_of
 from rltop.rules.options import EngineOptions
@@ -28,7 +28,7 @@ _HELD = 8
 _FIELD_TOLD = {LANGUAGE: "; a language model's run, by its keys", CLASSIC: "; a run of classic RL, by its keys"}
 
 
-class _Together(NamedTuple):
+class _OpenIncident(NamedTuple):
     """An incident and how far it reaches.
 
     Attributes:
@@ -49,7 +49,7 @@ class Incidents(State):
     """The incidents of a stream so far; only the newest can still grow."""
 
     _count = 0
-    _open: list[_Together] = []
+    _open: list[_OpenIncident] = []
     known: dict[int, Incident] = {}
 
     def join(self, rule: str, group: str, record: int, step: int, *, is_dated: bool) -> tuple[Incident, int]:
@@ -61,12 +61,12 @@ class Incidents(State):
             incident, first = one.incident, min(one.first, record)
             if record < one.first:
                 incident = Incident(incident.number, rule, step)
-            self._open[i] = _Together(incident, group, first, max(one.last, record), one.is_dated or is_dated)
+            self._open[i] = _OpenIncident(incident, group, first, max(one.last, record), one.is_dated or is_dated)
             self.known[incident.number] = incident
             return incident, first
         self._count += 1
         incident = Incident(self._count, rule, step)
-        self._open = [*self._open[1 - _HELD :], _Together(incident, group, record, record, is_dated)]
+        self._open = [*self._open[1 - _HELD :], _OpenIncident(incident, group, record, record, is_dated)]
         self.known[self._count] = incident
         return incident, record
 
@@ -166,7 +166,7 @@ class Engine(Cloned):
         self.events: list[Event] = []
         self._announcer = _Announcer()
         self._muted: set[str] = set()
-        self._incidents, self._told_of = Incidents(), Told()
+        self._incidents, self._told_of = Incidents(), ReportedLevels()
         self._context = RuleContext(identity.algorithm, identity.traits, self.rules.group_size)
         self._context.staleness_bound = identity.staleness_bound
         self._segment: int | None = None

@@ -301,7 +301,7 @@ class _Cadence(State):
     found = accompanied = missing = longest = 0
     since: tuple[int, int] | None = None
 
-    def come(self, is_accompanied: bool) -> None:
+    def note(self, is_accompanied: bool) -> None:
         self.found += 1
         self.accompanied += is_accompanied or self.missing > 0
         self.longest = max(self.longest, self.missing)
@@ -343,7 +343,7 @@ class KeyVanished(Detector):
         for name in (*rewards, *updates):
             if name not in self.watched:
                 self.watched[name] = _Cadence()
-            self.watched[name].come(len(updates) + len(rewards) > 1 or "lr" in values)
+            self.watched[name].note(len(updates) + len(rewards) > 1 or "lr" in values)
         lacking = [name for name in self.watched if name not in values and name not in marks]
         # Without one of the update, the length of a row says nothing.
         self.is_complete = not lacking and len(self.watched) > 1 and not self.watched.keys().isdisjoint(_OF_UPDATES)

@@ -14,7 +14,7 @@ from itertools import islice
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Unit
-from rltop.rules.context import ILL, LEVEL, REWARD, Left, RewardTrack, RuleContext, earn_the_same
+from rltop.rules.context import ILL, LEVEL, REWARD, LeftMetric, RewardTrack, RuleContext, earn_the_same
 from rltop.rules.evaluations import RETURN
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
 from rltop.stats.persistence import NOfMCounter
@@ -98,7 +98,7 @@ class _Dips(State):
     longest = bad = good = falling = 0
     began, is_sudden, is_noisy = (0, 0), False, False
 
-    def heal(self) -> None:
+    def note_calm(self) -> None:
         """Take in a record without a loss; ten in a row end a dip."""
         self.good, self.falling = self.good + 1, 0
         if self.good >= LEVEL:
@@ -163,7 +163,7 @@ class RewardCrash(Detector):
                 self.out.push(False)
             self.evaluation.is_after = self.is_ill = False
             if self.dips.bad:
-                self.dips.heal()
+                self.dips.note_calm()
                 if not self.dips.bad:
                     self.is_known, self.since = False, None
             return QUIET
@@ -419,7 +419,7 @@ class WorseAfterRestart(Detector):
         extra = tuple(number for value, level, _ in moved.values() for number in (value, level))
         return Finding(WARN, *next(iter(moved.values())), extra, tuple(moved))
 
-    def _moved(self, name: str, left: Left, context: RuleContext) -> tuple[float, float, float] | None:
+    def _moved(self, name: str, left: LeftMetric, context: RuleContext) -> tuple[float, float, float] | None:
         """(Median of its newest ten values, the level before, the line between), where it has moved that far."""
         noise = self.thresholds["sigmas"] * left.sigma
         if name == REWARD:
@@ -435,7 +435,7 @@ class WorseAfterRestart(Detector):
             line = min(left.level / times, left.least)
         return (usual, left.level, line) if (usual - line) * (line - left.level) > 0.0 else None
 
-    def _least_loss(self, left: Left) -> float:
+    def _least_loss(self, left: LeftMetric) -> float:
         learned = max(left.learned, self.thresholds["share"] * abs(left.level))
         least = 0.0 if left.learned > 0.0 else _floor(left.level, self.thresholds)
         return max(self.thresholds["warn"] * learned, least)

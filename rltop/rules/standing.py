@@ -666,7 +666,7 @@ def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleCon
     return known
 
 
-def comes_home(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleContext) -> bool:
+def is_returning(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleContext) -> bool:
     """Whether a finding compares a metric with an illness, and the metric is on its way back from that."""
     if finding.baseline is None or not context.homes or is_absolute(detector, finding):
         return False

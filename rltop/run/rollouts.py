@@ -32,7 +32,7 @@ from rltop.model.completions import (
 )
 from rltop.regex import regex
 from rltop.rules.advice import advise
-from rltop.rules.alert_state import AlertState, Told, verdict_of
+from rltop.rules.alert_state import AlertState, ReportedLevels, verdict_of
 from rltop.rules.context import RuleContext
 from rltop.rules.options import EngineOptions
 from rltop.rules.registry import BY_ID, PARTS
@@ -517,7 +517,7 @@ class RolloutWatch(Cloned):
         self._states = [
             AlertState(spec, options.thresholds(spec.id)) for spec in _JUDGED_BY if options.is_enabled(spec.id)
         ]
-        self._told = Told()
+        self._told = ReportedLevels()
         self._newest: StepSummary | None = None
         self._ahead: RolloutWatch | None = None
         """A copy that includes the newest step."""
