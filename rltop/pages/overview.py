@@ -1,8 +1,8 @@
-"""The overview: what it shows of a run, its sentence (the one thing to know now), and which blocks there is room for.
+"""The overview: its content, its sentence (the one thing to know now), and the choice of blocks that fit.
 
-Owns how the sentence is made: from the state of the file where there is nothing to read, from the worst verdict and the
-step's largest cost where there is an alert, else from where the time goes and how the goal moves. Says nothing that the
-run does not show.
+Owns the composition of the sentence: without data from the state of the file, with an alert from the worst verdict and
+the step's largest cost, else from where the time goes and how the goal metric moves. Says nothing that the run does not
+show.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ _TALKATIVE_SHARE = 0.02
 _NOTHING = "no alerts"
 _OF_RECORDS = frozenset({"W&B run", "SwanLab run", "TensorBoard events"})
 _BAR_CELLS = 12
-"""Width of the bar that shows how much of the history has been read."""
+"""Width of the loading bar."""
 
 
 class Sentence(NamedTuple):
-    """What is said, at which level, and what it leads to; with a bar before it where it is of progress."""
+    """Text, level and target; `share` draws a progress bar before it."""
 
     text: Label
     level: Level = Level.OK
@@ -96,7 +96,7 @@ class Sentence(NamedTuple):
 
 
 def no_data_sentence(snapshot: Snapshot) -> Sentence | None:
-    """What to say while there is not a single number to show; None when there is one."""
+    """The sentence while there is not a single number to show; None once there is one."""
     if any(each.stream.keys and each.stream.last_step is not None for each in snapshot.streams):
         return None
     ending = _lost_or_died(snapshot, None)
@@ -109,7 +109,7 @@ def no_data_sentence(snapshot: Snapshot) -> Sentence | None:
         noun = "record" if snapshot.part.kind_title in _OF_RECORDS else "line"
         read = f"{units.counted(counts.lines, noun)} read"
         if snapshot.part.kind_title in _OF_RECORDS and not counts.bad_lines:
-            # Trackers write settings and the model first, as text.
+            # Trackers first write settings and the model, as text.
             return Sentence(Label.of(f"waiting for the first number: {read}, settings and text so far"), Level.INFO)
         lack = lack_of(counts) or counts.first_bad_reason or "no row of metrics among them"
         return Sentence(Label.of(f"no metrics yet: {f'{read}; ' if counts.lines else ''}{lack}"), Level.WARN)
@@ -127,7 +127,7 @@ def no_data_sentence(snapshot: Snapshot) -> Sentence | None:
 
 
 def _progress(snapshot: Snapshot) -> tuple[str, float | None]:
-    """How much of the history has been read, and as a share for a bar where it takes long."""
+    """Loading progress in words, and as a share for a bar if loading takes long."""
     loading, left_s = snapshot.source.loading, snapshot.source.left_s
     if loading is None or left_s is None:
         return "" if loading is None else units.share(loading), None
@@ -135,7 +135,7 @@ def _progress(snapshot: Snapshot) -> tuple[str, float | None]:
 
 
 def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
-    """What comes before every verdict: the file is lost, or the run has died or was interrupted."""
+    """What takes precedence over every verdict: the file is lost, or the run has died or was interrupted."""
     if snapshot.source.state is RunState.LOST:
         return Sentence(Label.of(_lost(snapshot.part.state_note)), Level.CRIT)
     if snapshot.source.state not in BROKEN_OFF:
@@ -149,7 +149,7 @@ def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
 
 
 def _trouble(snapshot: Snapshot) -> Sentence | None:
-    """What comes after every verdict: rows have stopped coming, an error was logged meanwhile, or a rank goes on."""
+    """What ranks below every verdict: no more rows, a logged error, or a job that goes on after the run finished."""
     if snapshot.source.state in (RunState.STUCK, RunState.WAITING) and snapshot.part.state_note:
         return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
     if snapshot.source.failure.raw and snapshot.source.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
@@ -161,7 +161,7 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
 
 
 def _goes_on(snapshot: Snapshot) -> str:
-    """What of the job of a finished run goes on; empty where that is nothing, or nobody follows it."""
+    """What still runs in the job of a finished run; empty if nothing does or the job is not followed."""
     job = snapshot.run.whereabouts if snapshot.source.state is RunState.FINISHED else None
     return "" if job is None else job.status().cause or ""
 
@@ -185,7 +185,7 @@ def build_sentence(
     if empty is not None:
         return empty
     firing = [verdict for verdict in verdicts if verdict.is_active]
-    # What has settled comes after active alerts, but not after what is no alert.
+    # Settled alerts rank below active ones, but above what is no alert.
     loud = [verdict for verdict in firing if verdict.level >= Level.WARN] or firing
     worst = min(loud, key=lambda verdict: verdict.urgency, default=None)
     cost = _cost(timing)
@@ -203,7 +203,7 @@ def build_sentence(
             worst.headline.rstrip("."),
             _value_then(snapshot, worst),
             "" if began is None else began.words,
-            # That a run which is over wants reviewing says nothing without the reason.
+            # The advice to review says nothing without the reason.
             "" if worst.advice is None or worst.advice.action is Action.REVIEW else worst.advice.words,
         ]
         grown = timing is not None and timing.most_grown is not None and timing.most_grown.is_risen
@@ -230,7 +230,7 @@ def _calm(
     goal: SignalReading | None,
     outlier: NumberedView | None,
 ) -> Sentence:
-    """What is said where nothing is wrong: what was, which of many metrics is odd, where time goes, how it learns."""
+    """The sentence without alerts: the worst past alert, an outlier, where time goes, how the goal metric moves."""
     history = snapshot.history
     past = worst_before(history, Level.INFO)
     opening = _opening(snapshot, firing)
@@ -282,7 +282,7 @@ def _cost(timing: TimingView | None) -> str:
     if largest.is_longer:
         return longer_words(largest, timing)
     text = f"{largest.name.raw}: {units.share(largest.share)} of step time"
-    # What is only now and then there has no usual: nothing beside it is what has made the step longer.
+    # A rare stage has no usual duration: then no other stage is to blame for the longer step.
     is_rare = largest.delta_s is None and timing.median_s is not None and largest is not grown
     if grown is not None and grown.is_risen and grown.delta_s is not None and not is_rare:
         name = "" if grown is largest else f"{grown.name.raw} "
@@ -291,13 +291,13 @@ def _cost(timing: TimingView | None) -> str:
 
 
 def longer_words(stage: StageReading, timing: TimingView) -> str:
-    """That a stage cannot have run within the step that is logged."""
+    """Says that a stage took longer than the logged step, so it cannot have run within it."""
     took, whole = units.duration(stage.duration_s), units.duration(timing.total_s)
     return f"{stage.name.raw} took {took}, longer than the whole step ({whole})"
 
 
 def _tells_of(verdict: Verdict, goal: SignalReading | None) -> bool:
-    """Has the alert told already what the goal was and is? It compares with another time than the run's start."""
+    """Does the alert's headline already give the goal metric's change? It may compare with another start."""
     if goal is None:
         return False
     metric = goal.signal.metric
@@ -343,9 +343,9 @@ def sentence_lines(sentence: Sentence, width: int, lines: int) -> list[str]:
 _GOALS = ("val_score", "val_acc", "success_frac", "reward_mean", "dpo_margin", "rm_accuracy", "val_loss", "loss")
 _EVENTS = 8
 _INNER_SPANS = 16
-"""More unclaimed durations than this are never painted here."""
+"""Most unclaimed durations that are painted here."""
 _CHARTS, _CHART_ROWS = 3, 15
-"""Charts beside the overview, and what one of them needs at least."""
+"""Most charts next to the overview, and the least rows of one."""
 
 _FIXED_ROWS = 26
 _UNKNOWN_ROWS = 12
@@ -355,16 +355,16 @@ class OverviewView(NamedTuple):
     """Everything the overview shows.
 
     Attributes:
-        banner: the collapse that stands, dated; None without one.
+        banner: the active collapse with its dates; None without one.
         rows: key metrics, in the order of the algorithm's row set.
         timing: where the newest step's time went, or None.
-        stragglers: who is slow, or None where nothing tells.
+        stragglers: slow completions; None if nothing relevant is logged.
         events: the newest transitions, newest first.
-        ranks: who makes the other ranks wait, where ranks say what they do.
-        outlier: of metrics of ranks, devices and the like, those of which one is far from the others.
+        ranks: the stage whose slowest rank is furthest behind, if ranks log their timing.
+        outlier: metrics of ranks, devices and the like that have an outlier.
         divergence: where the run diverges from the baseline run; empty without one.
-        flow: who waits for whom, of a run that generates beside the training.
-        open: the step that has not ended; None where nobody follows the job, or nothing tells.
+        flow: which side waits, for an asynchronous run.
+        open: the unfinished step; None if the job is not followed or nothing is known of it.
     """
 
     snapshot: Snapshot
@@ -397,7 +397,7 @@ def build_overview(
     rows, more = ((), ()) if is_empty else _read_rows(snapshot, width, height)
     banner = build_banner(verdicts)
     opened, outlier = _open(snapshot), outlier_of(snapshot)
-    # What the banner says need not be said twice.
+    # The sentence does not repeat the banner.
     told = verdicts if banner is None else [verdict for verdict in verdicts if verdict.rule != banner.rule]
     return OverviewView(
         snapshot=snapshot,
@@ -464,7 +464,7 @@ def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
 
 def _newest_events(snapshot: Snapshot) -> tuple[Event, ...]:
     events = snapshot.past_events
-    # What explains must not crowd out what happened: an evaluation every few steps would.
+    # Facts, such as an evaluation every few steps, must not crowd out alerts.
     told = [i for i, event in enumerate(events) if event.family != "facts"][-_EVENTS:]
     facts = [i for i, event in enumerate(events) if event.family == "facts"][-max(0, _EVENTS - len(told)) :]
     shown = sorted({*told, *facts[: _EVENTS - len(told)]}, reverse=True)
@@ -472,11 +472,11 @@ def _newest_events(snapshot: Snapshot) -> tuple[Event, ...]:
 
 
 LEAST = (40, 12)
-"""Columns and rows below which nothing useful can be shown."""
+"""Least columns and rows that show something useful."""
 
 
 class _Plan(Struct, frozen=False):
-    """How the height is shared out; later plans ask for less."""
+    """How the height is divided among the blocks; later plans need fewer rows."""
 
     sentence: int
     has_rules: bool
@@ -501,13 +501,13 @@ _PLANS = (
 
 
 _BELOW_TALL = 8
-"""Rows that must be left for events and further metrics where each metric gets a second row for its line."""
+"""Rows that must remain for events and further metrics if each metric gets a second row for its sparkline."""
 
 
 def paint_overview(
     view: OverviewView, width: int, height: int | None, glyphs: Glyphs, *, has_counts: bool = True
 ) -> list[Row]:
-    """Paint the overview in `width` cells and exactly `height` rows (None: as many as it takes)."""
+    """Paint the overview in `width` cells and exactly `height` rows (None: as many as needed)."""
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     if view.is_empty:
@@ -542,7 +542,7 @@ def _paint_clocks(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 class _Painter:
-    """Chooses a plan for the height and puts the blocks together."""
+    """Chooses a plan for the height and assembles the blocks."""
 
     def __init__(self, view: OverviewView, width: int, glyphs: Glyphs, has_counts: bool) -> None:
         self.view, self.width, self.glyphs = view, width, glyphs
@@ -585,7 +585,7 @@ class _Painter:
         return rows + self.counts
 
     def _choose(self, height: int | None) -> tuple[_Plan, int | None]:
-        """The first plan that fits, grown into the rows that it leaves; and what is left even then."""
+        """The first plan that fits, grown into the spare rows; and the rows that still remain."""
         if height is None:
             plan = _Plan(*_PLANS[0])
             plan.metrics = len(self.view.rows)
@@ -621,7 +621,7 @@ class _Painter:
         return sum(blocks) + rules + len(self.counts)
 
     def _timing_height(self, plan: _Plan) -> int:
-        """Rows of the block; its strip is not painted before it is known which one is shown."""
+        """Rows of the block; the strip is only measured, because it is painted once the plan is chosen."""
         timing, opened = self.view.timing, int(self.view.open is not None)
         if timing is None:
             return opened
@@ -701,7 +701,7 @@ class OverviewPage(Page):
         self._remembered = Remembered()
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
-        """What is selected; where there is much room, the charts of reward and validation below that of a metric."""
+        """The selected target; on a high screen a metric is followed by the charts of reward, validation and alerts."""
         if target.kind is not TargetKind.METRIC or height < _CHARTS * _CHART_ROWS:
             return (Open(target),)
         from rltop.pages.run_entry import REWARDS, VALIDATIONS  # noqa: PLC0415 - not for the first frame
@@ -715,13 +715,13 @@ class OverviewPage(Page):
         return super().face(moment), header_clock(moment.snapshot), _open(moment.snapshot), _goes_on(moment.snapshot)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        # The words of a verdict on silence change with every second.
+        # The wording of a liveness verdict changes every second.
         run, glyphs = moment.snapshot.run, moment.glyphs
         other = baseline_of(moment)
         beside = None if other is None else other.version
         at = (id(run), moment.snapshot.at_step, moment.is_paused, width, height, beside)
         opened = _open(moment.snapshot)
-        # How long the step has been open moves alone, where nothing is said of it.
+        # The open time alone needs no repaint while it is not unusual.
         shape = opened if opened is None or opened.level > Level.OK else opened._replace(elapsed_s=0.0)
         said = super().face(moment), run.failure, shape, _goes_on(moment.snapshot)
         now = (run.own_version, run.whereabouts is None, *at, run.loading, *said)

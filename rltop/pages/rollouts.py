@@ -1,4 +1,4 @@
-"""The page of rollouts: the groups of a step, with prompts shown by where they differ."""
+"""The page of rollouts: the groups of a step, with the differing parts of their prompts."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def flat(text: str) -> str:
 
 
 def differing_parts(prompts: Mapping[str, str]) -> Mapping[str, str]:
-    """What the prompt of each group says that those of the other groups do not, on one line.
+    """The part of each group's prompt that differs from those of the other groups, on one line.
 
-    What all of them begin and end with, a system prompt or the marks of a template, is left out.
+    Common beginnings and ends, such as a system prompt or template markers, are left out.
     """
     if max(map(len, prompts.values()), default=0) <= _SHORT_PROMPT:
         return {name: flat(text) for name, text in prompts.items()}
@@ -63,7 +63,7 @@ def differing_parts(prompts: Mapping[str, str]) -> Mapping[str, str]:
 
 @lru_cache(maxsize=4)
 def _frame(texts: frozenset[str]) -> tuple[int, int, str]:
-    """What texts have in common: how long at their beginning, at their end, and a long stretch between."""
+    """Length of the texts' common beginning and common end, and a long common substring in between."""
     if len(texts) < 2:
         return 0, 0, ""
     head = common_start(texts)
@@ -73,24 +73,24 @@ def _frame(texts: frozenset[str]) -> tuple[int, int, str]:
 
 
 def _shared(texts: Set[str]) -> str:
-    """A long stretch that all of the texts hold, at whatever place: of long prompts the middle is not kept."""
+    """A long common substring of the texts at any position, because the middle of long prompts is not kept."""
     ordered = sorted(texts, key=lambda text: (len(text), text))
     first, last = ordered[0], ordered[-1]
     if len(first) <= _LONG_STRETCH:
         return ""
-    from difflib import SequenceMatcher  # noqa: PLC0415 - only for prompts that are much alike
+    from difflib import SequenceMatcher  # noqa: PLC0415 - only for long prompts
 
     match = SequenceMatcher(None, first, last, autojunk=False).find_longest_match()
     shared = first[match.a : match.a + match.size]
     shared = shared[: max(shared.rfind(" "), shared.rfind("\n")) + 1]
-    # Of texts cut to a length some begin in the middle of it: its end is what counts.
+    # Some of the clipped texts begin in the middle of it, so shorten it from the front.
     while len(shared) > _LONG_STRETCH and not all(shared in text for text in texts):
         shared = shared[len(shared) // 8 :]
     return shared if len(shared) > _LONG_STRETCH else ""
 
 
 def places_text(places: Sequence[str], run_path: str) -> str:
-    """The places as a person would name them from the run's folder."""
+    """The first place, relative to the run's folder, and the number of others."""
     if not places:
         return ""
     home, place = Path(run_path).absolute().parent, places[0]
@@ -139,29 +139,29 @@ def _paragraph(text: str, width: int, glyphs: Glyphs, role: str) -> list[Row]:
 
 _MOST_BARS = 16
 _LEAST_BARS = 8
-"""The usual group has as many completions; the head takes seven."""
+"""The usual group size; the column's head takes seven cells."""
 _ROOMY = 60
-"""From so many columns on there is room for what a number is held against."""
+"""Width from which reference values are shown after numbers."""
 _LEAST_NAME = 5
 _LEAST_PROMPT = 12
 _NAMES = ((150, 36), (100, 22), (60, 12), (46, 9), (0, 6))
-"""Columns of the screen from which the name of a group may have so many cells."""
+"""(Screen width from which it applies, most cells of a group's name.)"""
 
 
 BY_RATIO = Sorting("ratio")
-"""The order of the groups of a step that was not sorted."""
+"""The default order of groups."""
 
 
 class RolloutsView(NamedTuple):
     """The rollouts of a run at a step.
 
     Attributes:
-        trainer: the name of its dialect; empty while it is not known.
-        state: what is known of them; None before anybody has looked.
+        trainer: the name of its dialect; empty while unknown.
+        state: what is known of the dump; None before the search for it has begun.
         step: the step of the dump that is shown, or None.
-        wanted: the step that the cursor is at, or None where it follows the newest.
-        shelved: that step; None while it is being read.
-        usual: the usual ratio for the group size; of characters much the same as of tokens.
+        wanted: the cursor's step; None is live.
+        shelved: the data of `step`; None while it is being read.
+        usual: usual ratio for the group size; nearly the same for characters as for tokens.
     """
 
     run_path: Label
@@ -183,13 +183,13 @@ class RolloutsView(NamedTuple):
         return differing_parts({group.name: group.completions[0].prompt for group in self.groups})
 
     def group(self, name: str) -> tuple[int, GroupSummary] | None:
-        """A group and its rank; where the step has none of that name, the first; None where it has none at all."""
+        """A group and its rank; the first group if the step has none of that name; None if it has no groups."""
         found = next(((i, each) for i, each in enumerate(self.groups) if each.name == name), None)
         return found or ((0, self.groups[0]) if self.groups else None)
 
 
 def build_rollouts(snapshot: Snapshot, sorting: Sorting | None = None) -> RolloutsView:
-    """Read the rollouts at a step; what is not held yet is asked for, and comes later."""
+    """Read the rollouts at a step; a step not in memory is requested and arrives later."""
     order = sorting or BY_RATIO
     shelf = snapshot.rollouts
     trainer = snapshot.identity.dialect.name if snapshot.identity is not None else ""
@@ -305,7 +305,7 @@ def reasons(found: Sequence[tuple[str, int]]) -> str:
 
 
 def paint_parts(parts: Sequence[tuple[str, str]], width: int, glyphs: Glyphs) -> list[Row]:
-    """Names with their values, one after the other, broken only between them."""
+    """Names with their values in a row, wrapped only between pairs."""
     rows: list[Row] = []
     builder = RowBuilder(width, glyphs).add(" ")
     for name, value in parts:
@@ -388,7 +388,7 @@ def _is_uneven(view: RolloutsView, group: GroupSummary) -> bool:
 
 
 LOW_ROWS = 16
-"""Below so many rows the list is worth more than what is said above it."""
+"""On screens lower than this the header is shortened in favour of the list."""
 
 
 class RolloutPage(Page):
@@ -409,7 +409,7 @@ class RolloutPage(Page):
 
     @abstractmethod
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
-        """Show the next one of what the page is about."""
+        """Show the previous (-1) or next (1) step, group or completion; None if there is none."""
 
 
 class RolloutsPage(RolloutPage):
@@ -445,7 +445,7 @@ class RolloutsPage(RolloutPage):
         if view.state is None or view.step is None:
             return None
         if view.state.stream and any(part.role == view.state.stream for part in moment.snapshot.streams[1:]):
-            # The dump counts in steps of another stream than the time cursor.
+            # The dump's steps are those of another stream, not the time cursor's.
             return Travel(by)
         at = view.state.steps.index(view.step) + by
         return ShowStep(view.state.steps[at]) if 0 <= at < len(view.state.steps) else None

@@ -1,4 +1,4 @@
-"""What the list of runs says of one run, worked out anew only where it may have changed; and the numbers in it."""
+"""The entry of one run in the list of runs, cached until it may have changed; and the numbers in it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rltop.structs import NamedTuple
 
 _GONE = frozenset({RunState.DIED, RunState.LOST})
 _AGEING = UNDER_WAY | {RunState.STUCK, RunState.WAITING}
-"""States in which time alone may raise an alert."""
+"""States in which an alert may be raised merely because time passes."""
 _A_DOUBLING = 6
-"""How often a silent run is looked at again while the silence gets twice as long."""
+"""Number of times a silent run is read again while its silence doubles."""
 _JUDGED = ("level", "verdict", "more", "worst", "is_milder", "is_judged")
-"""What of an entry the rules say."""
+"""The fields of an entry that come from the rules."""
 T = TypeVar("T")
 
 
@@ -34,15 +34,15 @@ class RunEntry:
     """One run in a list of runs.
 
     Attributes:
-        path: where it is read from; tells runs of one name apart.
-        dialect: whose keys, empty while unknown.
-        algorithm: what is being trained, empty while unknown.
-        loading: fraction of the history that was read, None when complete.
-        verdict: what a run died of; else the title of the worst active alert, empty without one.
-        worst: the worst alert that is over, where it was worse than the active ones; None without one.
-        is_milder: that alert is the one shown, which has settled at a lower level.
-        reward, best: the newest reward; the best validation and where it was.
-        is_judged: level, verdict and alerts are known; else they are of rows before, or not known yet.
+        path: where it is read from; distinguishes runs of the same name.
+        dialect: the trainer that the keys belong to; empty while unknown.
+        algorithm: the training algorithm; empty while unknown.
+        loading: fraction of the history read so far; None when complete.
+        verdict: what the run died of; else the title of the worst active alert, empty without one.
+        worst: the worst past alert, if it was worse than the active ones; None without one.
+        is_milder: that alert is the active one, which has settled at a lower level.
+        reward, best: the newest reward; the best validation score with its step.
+        is_judged: level, verdict and alerts are up to date; else they are older or not known yet.
     """
 
     name: Label
@@ -69,12 +69,12 @@ class RunEntry:
 
     @property
     def attention(self) -> Level:
-        """How much it wants to be looked at: a dead run, as much as the worst verdict."""
+        """The level of attention it needs; a dead or lost run counts as CRIT."""
         return Level.CRIT if self.state in _GONE else self.level
 
     @property
     def ever(self) -> Level:
-        """The worst level of an alert that is over, where it is worse than the active ones; else OK."""
+        """The worst level of a past alert if that is worse than the active ones; else OK."""
         if self.worst is None or self.worst.is_earlier or self.worst.level <= self.attention:
             return Level.OK
         return self.worst.level
@@ -113,7 +113,7 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
 
 
 def unjudged_entry(snapshot: Snapshot) -> RunEntry:
-    """What the list says of a run without asking the rules, which takes most of the time."""
+    """The entry without the fields that come from the rules, which take most of the time."""
     identity = snapshot.identity
     pace = pace_of(snapshot)
     return RunEntry(
@@ -171,7 +171,7 @@ def value_with_step(found: Value | None) -> str:
 def value_column(
     head: str, read: Callable[[T], Value | None], priority: int, say: Callable[[Value | None], str] = value_text
 ) -> Column[T]:
-    """A number of a run, which the table can be sorted by."""
+    """A sortable column of numbers."""
     return Column(
         head, lambda one: (say(read(one)), "value"), priority=priority, sort=lambda one: value_of(read(one))
     )  # fmt: skip
@@ -182,16 +182,16 @@ def past_name(alert: Alert) -> str:
 
 
 class Entries:
-    """The rows of a list of runs that is painted again and again, most of which say what they said."""
+    """A cache of entries, because most of them are the same from one repaint to the next."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Run, Hashable, RunEntry]] = {}
 
     def of(self, run: Run, *, is_crowd: bool = False) -> RunEntry:
-        """What the list says of a run; of one that has not changed only its age is read again.
+        """The entry of a run; if the run has not changed, only its age is updated.
 
         Args:
-            is_crowd: there are so many that none is judged for the list: what is not known yet stays as it was.
+            is_crowd: too many runs to apply the rules for the list: unknown fields keep their previous values.
         """
         state, age_s = run.state, run.main.age_s
         aged = round(_A_DOUBLING * math.log2(1.0 + age_s)) if age_s is not None and state in _AGEING else None
@@ -212,7 +212,7 @@ class Entries:
         return entry
 
     def keep(self, runs: int) -> None:
-        """Forget what has been let go, where more is known than there are runs."""
+        """Drop all entries once they far outnumber the runs."""
         if len(self._known) > 2 * runs + 16:
             self._known.clear()
 
@@ -221,11 +221,11 @@ REWARDS = ("reward_mean", "score_mean", "reward_final", "episode_return", "succe
 VALIDATIONS = ("val_score", "val_acc", "val_passk", "val_return", "val_loss")
 SPEEDS = ("throughput", "throughput_per_gpu", "gen_throughput", "samples_per_s")
 _BUCKETS = 400
-"""Into how many stretches a long history is looked at for its best value."""
+"""Most buckets in which a long history is searched for its best value."""
 
 
 class Value(NamedTuple):
-    """A number of a run, in the unit of its metric; `kind`: what was logged is none, since that step."""
+    """A number of a run, in the unit of its metric; with `kind`, the values have been non-finite since `step`."""
 
     value: float
     unit: Unit
@@ -251,17 +251,17 @@ def newest(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
 
 
 def speed_text(speed: Value | None) -> str:
-    """A throughput with its unit; of `SPEEDS` only samples have none of their own."""
+    """A throughput with its unit; among `SPEEDS` only samples lack one."""
     if speed is None:
         return ""
     return speed.text + ("" if units.unit_suffix(speed.unit) else " samples/s")
 
 
 def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
-    """The best value so far of the first of the metrics that the run logs, and where it was.
+    """The best value so far of the first of the metrics that the run logs, with its step.
 
     Returns:
-        None where the run logs none of them, or where no direction of it is the good one.
+        None if the run logs none of them, or if the metric has no preferred direction.
     """
     signal = primary(snapshot, *names)
     first, last = snapshot.stream.first_step, snapshot.step

@@ -1,6 +1,6 @@
-"""What runs were started with: the settings of one, and those in which several differ.
+"""The settings that runs were started with: all of one run, and the differences between several.
 
-Owns which differences come first and how a setting is called in short; which files are read is `run.run_settings`'s.
+Owns the order of differences and the short names of settings; `run.run_settings` decides which files are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_VALUE = 60
 _LEAST_VALUE = 6
 _HEAD_ROWS = 2
 _MOST_COLUMNS, _MOST_COLUMN = 6, 24
-"""Settings that are columns of a table of runs too, and their cells."""
+"""Most settings shown as columns of a table of runs, and the most cells of one."""
 
 _FIRST = (
     "lr", "learning_rate", "kl_loss_coef", "kl_coef", "kl_penalty_coef", "beta", "clip_ratio", "epsilon", "cliprange",
@@ -37,23 +37,23 @@ _FIRST = (
     "model_name_or_path", "model", "model_name", "warmup_ratio", "warmup_steps", "weight_decay", "max_grad_norm",
     "seed",
 )  # fmt: skip
-"""What is changed from one run to the next most often, in the words of the trainers."""
+"""The settings that are changed most often from run to run, by the trainers' names."""
 _RANKS = {name: rank for rank, name in enumerate(_FIRST)}
 _SAYS_NOTHING = frozenset({"n", "path", "name", "type", "value", "size", "enable", "enabled", "max", "min"})
 _NAMES_OF_RUNS = regex(
     r"(?:^|[._])(?:\w*_dir|\w*dir_name|run_name|run_id|experiment_name|exp_name|project_name|wandb_name|log_path|"
     r"logging_dir|hub_model_id|hostname|host|port|pid|ip|timestamp|\w*_time|start_date|name)$"
 )
-"""What is another for every run because it names the run or its place."""
+"""Settings that differ in every run because they name the run or its location."""
 
 
 class Difference(NamedTuple):
     """A setting in which runs differ.
 
     Attributes:
-        short: as much of its end as tells it apart from the others.
-        values: one for each run; None where its settings are not known, `NOT_SET` where it has no such setting.
-        is_name: it names the run or its place, and differs always.
+        short: shortest end of the name that is unique among the differences.
+        values: one per run; None if its settings are unknown, `NOT_SET` if it lacks this one.
+        is_name: it names the run or its location, so it always differs.
     """
 
     name: str
@@ -67,10 +67,10 @@ class Difference(NamedTuple):
 
 
 def differences(runs: Sequence[RunSettings | None]) -> list[Difference]:
-    """The settings in which runs differ: what is changed most often first, what only names a run last.
+    """The settings in which runs differ: the most often changed ones first, those that only name a run last.
 
     Args:
-        runs: of each run; None where they are not known (yet).
+        runs: the settings of each run; None if unknown so far.
     """
     known = [one.values for one in runs if one is not None and one.values]
     if len(known) < 2:
@@ -100,12 +100,12 @@ def _rank(name: str) -> int:
 
 
 def by_interest(names: Iterable[str]) -> list[str]:
-    """Names of settings in an order of interest: what is changed from run to run most often first, then as given."""
+    """Names of settings, the most often changed ones first, the rest in the given order."""
     return sorted(names, key=_rank)
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """As much of the end of each dotted name as no other of them has; the whole where it takes that."""
+    """The shortest end of each dotted name that no other name has, if need be the whole name."""
     taken: dict[str, int] = {}
     ends = {name: [".".join(name.split(".")[at:]) for at in range(name.count("."), -1, -1)] for name in names}
     for each in ends.values():
@@ -120,11 +120,11 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 def setting_columns(
     found: Sequence[Difference], place_of: Callable[[RunEntry], int | None], priority: int
 ) -> Sequence[Column[RunEntry]]:
-    """The first settings that differ as columns of a table of runs, for as many as there is room for.
+    """The first differing settings as columns of a table of runs.
 
     Args:
-        place_of: row → number of its run among those that were compared; None for one that was not.
-        priority: of the first column; each leaves before the one in front of it.
+        place_of: row → index of its run among the compared ones; None if it was not compared.
+        priority: of the first column; when space is short, each is dropped before the one to its left.
     """
 
     def column(number: int, one: Difference) -> Column[RunEntry]:

@@ -1,9 +1,9 @@
-"""All runs that are followed, one row each: what needs attention first.
+"""All followed runs, one row each, those that need attention first.
 
-Owns the order, the columns, and the words by which the list is narrowed down: `reward>0.5 state:live rule:O11 lr<1e-5
--verl`. A word without a sign is looked for in name, path, trainer, state and alert. Every word must hold; one behind a
-minus must not. What is no column and no metric is a setting: `kl_coef>0`, `adv_estimator=grpo`; behind `cfg.` it is one
-in any case.
+Owns the order, the columns, and the query language of the filter: `reward>0.5 state:live rule:O11 lr<1e-5 -verl`. A
+word without an operator is searched for in name, path, trainer, algorithm, state and alerts. Every term must hold; one
+with a leading minus must not. A name that is neither column nor metric is a setting: `kl_coef>0`,
+`adv_estimator=grpo`; with the prefix `cfg.` it always is one.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ _STATES = (
     RunState.DIED, RunState.LOST, RunState.STUCK, RunState.QUIET, RunState.LIVE, RunState.LOADING, RunState.PAUSED,
     RunState.WAITING, RunState.FINISHED, RunState.INTERRUPTED, RunState.ENDED,
 )  # fmt: skip
-"""Among equally bad runs: those that may need attention, then those that go on, then those that are over."""
+"""Order of runs at the same level: those that may need attention, then running ones, then finished ones."""
 
 _MOST_ASKED = 200
-"""Runs that are asked whether they know a name by which no run was found."""
+"""Most runs searched for a name in the filter when no run matches."""
 _MOST_SHOWN = 100
-"""Rows on the highest screen: of what is not in sight, ages are not asked for."""
+"""Rows of the highest screen; ages of runs out of view are ignored."""
 _MOST_LINES = 4
-"""Rows in which is said what of a filter was not understood."""
+"""Most rows of the message about a filter that was not understood."""
 _MOST_COMPARED = 64
-"""Runs whose settings are compared without being marked."""
+"""Most runs of which settings are compared although none are marked."""
 
 
 def by_attention(entries: Iterable[RunEntry]) -> list[RunEntry]:
@@ -77,7 +77,7 @@ def matching(entries: Iterable[tuple[RunEntry, Run]], query: Query) -> Iterator[
 
 
 def _asked(entry: RunEntry, snapshot: Snapshot) -> QueriedRun:
-    """A run as a query sees it: rules and families are those that stand, or did."""
+    """A run as a query sees it, with the rules and families of its active and past alerts."""
     alerts: list[tuple[str, str]] = []
     if entry.is_judged:
         alerts = [(one.rule, one.family) for one in snapshot.history.alerts if not one.is_muted]
@@ -102,14 +102,14 @@ def _words(entry: RunEntry) -> str:
 def _urgency(entry: RunEntry) -> tuple[int, int, int, float, str]:
     level = entry.attention if entry.attention >= Level.WARN else Level.OK
     age_s = entry.age_s if entry.age_s is not None else float("inf")
-    # An age to the minute, so that rows do not change places with every record.
+    # Age in whole minutes, so that rows do not change places with every record.
     past = Level.OK if entry.worst is None or entry.worst.is_earlier else entry.worst.level
     return -level, _STATES.index(entry.state), -past, age_s // 60, entry.path.raw
 
 
 _LEAST_NAME = 20
 _NAME_SHARE = 3
-"""A name may take this part of the width before columns that matter less have any."""
+"""A name may take up to 1/`_NAME_SHARE` of the width before less important columns get any."""
 _LEAST_VERDICT, _LIKED_VERDICT = 16, 28
 _LEAST_AGE = len("119 min ago")
 _LEAST_STATE = len("✓ finished")
@@ -117,18 +117,19 @@ _MOST_TRAINER = 16
 _LEAST_CURVE, _MOST_CURVE = 8, 14
 _MARK_ROLES = 8
 NOW, EVER = "now", "was"
-"""Heads of the worst level that stands, and of the worst that is over."""
+"""Heads of the columns with the worst active level and the worst past level."""
 
 
 class ListContext(NamedTuple):
-    """What the list shows of runs beside their entries.
+    """What the list shows in addition to the entries.
 
     Attributes:
-        shown: path of the run that the other pages are about.
-        curve: draws the reward of a run in so many cells; None leaves the column out.
-        settings: those in which runs differ, and by path which of their values is whose.
-        names: of all runs, listed or not.
-        name_cells: cells of a name for which columns that matter less leave.
+        shown: path of the run that the other pages show.
+        curve: draws the reward of a run in a number of cells; None omits the column.
+        settings: the settings in which runs differ.
+        places: path → index of the run's values in `settings`.
+        names: names of all runs, listed or not.
+        name_cells: width of a name for which less important columns are dropped.
     """
 
     shown: str = ""
@@ -146,8 +147,8 @@ NO_CONTEXT = ListContext()
 def run_columns(
     entries: Sequence[RunEntry], glyphs: Glyphs, context: ListContext = NO_CONTEXT
 ) -> Sequence[Column[RunEntry]]:
-    """Those behind the alerts leave first, then best value, curve, age, reward, step, alerts."""
-    # A step is as wide as it will be when the run has made all of them.
+    """Without room, columns right of alerts are dropped first, then best value, curve, age, reward, step, alerts."""
+    # Wide enough for the last step, so that the column never grows.
     last = max((one.total_steps for one in entries if one.total_steps is not None), default=0)
     return (
         Column(
@@ -297,7 +298,7 @@ def _paint_verdict(entry: RunEntry, cells: int) -> Line:
     now, past = entry.verdict, entry.past
     if entry.worst is not None and now:
         if cell_width(f"{now}{more} · {past}") > cells and entry.attention < Level.WARN:
-            # What was an alert is worth more than what is none; milder now, it is named itself.
+            # A past alert matters more than an active INFO; an alert that is milder now is shown by its name.
             now, more, past = "", "", f"was {past_name(entry.worst)}"
         elif cell_width(f"{now}{more} · {past}") > cells:
             past = ""
@@ -323,7 +324,7 @@ class RunsPage(ListPage[RunEntry]):
         self._read: tuple[Sequence[Run], list[RunEntry]] = ((), [])
 
     def entered(self, moment: Moment) -> None:
-        """Begin at the run that was picked before; until one is, what comes first is chosen, whichever that is."""
+        """Select the run picked before; if none was, the first row, whichever run that is."""
         self.held, self.at = None if moment.picked is None else Target(TargetKind.RUN, moment.picked), 0
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
@@ -332,7 +333,7 @@ class RunsPage(ListPage[RunEntry]):
         entries = sort_items(self._listed(moment), columns, self.sorting)
         self.settle(entries, max(1, height - HEAD_ROWS))
         longest = max((cell_width(one.name.display) for one in entries), default=0)
-        # Names that do not fit whole are told apart in less.
+        # Names that do not fit whole are clipped to their differing parts and need less.
         context = context._replace(name_cells=longest if longest <= width // _NAME_SHARE else 0)
         return paint_runs(
             entries, width, height, moment.glyphs,
@@ -363,7 +364,7 @@ class RunsPage(ListPage[RunEntry]):
         return self._read[1]
 
     def _context(self, moment: Moment) -> ListContext:
-        """What is shown beside the entries: the curve of the reward, and settings of marked runs, else of all."""
+        """The reward curve, and the differing settings of marked runs, else of all runs."""
         by_path = {run.path.raw: run for run in moment.runs}
 
         def curve(entry: RunEntry, cells: int) -> Line:
@@ -382,7 +383,7 @@ class RunsPage(ListPage[RunEntry]):
         return ListContext(moment.snapshot.run.path.raw, moment.marked, curve, found, places, names=names)
 
     def _trouble(self, moment: Moment) -> str:
-        """What of the filter was not understood; a name is looked for among all runs only where none matches."""
+        """What is wrong with the filter; only if no run matches, names are looked up in all runs."""
         query = read_query(self.query)
         if query.trouble or self.lines:
             return query.trouble
@@ -422,22 +423,22 @@ _SIGNS: Mapping[str, Callable[[float, float], bool]] = {
 _ORDERS = ("<", "<=", ">", ">=")
 
 TEXTS = ("name", "path", "trainer", "algorithm", "state", "level", "worst", "rule", "family")
-"""What is compared as text: `=` is the whole, `:` a part."""
+"""Names compared as text: `=` matches the whole, `:` a part."""
 
 
 _LEVELS = tuple(level.word for level in sorted(Level, reverse=True))
 _KNOWN: Mapping[str, Sequence[str]] = {
     "state": [state.value for state in RunState], "level": _LEVELS, "worst": _LEVELS,
 }  # fmt: skip
-"""All that some of `TEXTS` can be."""
+"""All values that some of `TEXTS` can have."""
 
 
 class QueriedRun(NamedTuple):
     """A run as a query sees it.
 
     Attributes:
-        told: what its row in the list says, by the names in `TEXTS`.
-        words: everything that a word without a sign is looked for in.
+        told: the texts of its row, by the names in `TEXTS`.
+        words: the text that a word without an operator is searched in.
     """
 
     snapshot: Snapshot
@@ -483,16 +484,16 @@ _COLUMNS: Mapping[str, Callable[[Snapshot], float | None]] = {
     "s/step": pace_of,
     "speed": lambda run: value_of(newest(run, SPEEDS)),
 }
-"""Columns that a query can ask for; ages and paces in seconds."""
+"""Columns that a query can refer to; ages and paces in seconds."""
 
 
 class Term(NamedTuple):
-    """One word of a query.
+    """One term of a query.
 
     Attributes:
-        name: what is compared; empty for a word that is looked for everywhere.
-        number: the same as a number, None where it is none: the settings of the name are then compared as text.
-        is_wanted: it must hold; else it must not.
+        name: what is compared; empty for a word that is searched for everywhere.
+        number: `text` as a number; None if it is none, so that settings are compared as text.
+        is_wanted: the term must hold, as opposed to must not.
     """
 
     name: str
@@ -515,7 +516,7 @@ class Term(NamedTuple):
         if self.number is None:
             found = [text.casefold() for text in run.settings(self.name)]
             if self.sign == ":":
-                # A path, a time or an address has a colon too.
+                # A path, a time or an address contains a colon too.
                 return any(self.text in text for text in found) or f"{self.name}:{self.text}".casefold() in run.words
             return bool(found) and (self.text in found) is (self.sign == "=")
         value = run.number(self.name)
@@ -523,11 +524,11 @@ class Term(NamedTuple):
 
 
 class Query(NamedTuple):
-    """What was typed, understood.
+    """A parsed filter.
 
     Attributes:
-        terms: all of them must hold.
-        trouble: what was not understood, in a few words; empty otherwise.
+        terms: terms that must all hold.
+        trouble: what was not understood, in a few words; empty if all was.
     """
 
     terms: tuple[Term, ...] = ()
@@ -543,7 +544,7 @@ def unknown_names(query: Query, runs: Sequence[QueriedRun]) -> list[str]:
 
 
 def read_query(text: str) -> Query:
-    """Understand what was typed; a term that is not whole yet is left out, and named."""
+    """Parse what was typed; an incomplete term is left out and named in `trouble`."""
     terms, trouble = [], ""
     for minus, quoted in re.findall(r'(-?)((?:[^\s"]|"[^"]*"?)+)', text):
         is_wanted, word = not minus, quoted.replace('"', "")
@@ -571,7 +572,7 @@ def read_query(text: str) -> Query:
 
 
 def _unheard_of(name: str, sign: str, value: str) -> str:
-    """What a state or level can be, where none is what is asked for; a word that is still being typed is a part."""
+    """The possible states or levels if `value` matches none; with `:` a part of one is enough, as while typing."""
     known = _KNOWN.get(name, ())
     if not known or (value in known if sign != ":" else any(value in one for one in known)):
         return ""

@@ -1,7 +1,7 @@
-"""One metric of a run as a screen shows it: value, change, line, level, and the band that its other statistics draw.
+"""One metric of a run as a screen shows it: value, change, sparkline, level, and the band of its other statistics.
 
-Owns the reading of a signal at a step. Everything is in the metric's own unit: raw values are turned
-by the signal's scale and shift here and nowhere else in the views.
+Owns the reading of a signal at a step. Everything is in the metric's own unit: among the views, only this module
+converts raw values by the signal's scale and shift.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _NO_LINE = SparkData((), (), anchored_window(0, 0, 1, 2))
 
 
 class SignalReading(NamedTuple):
-    """What there is to say about one signal at one step.
+    """Everything shown of one signal at one step.
 
     Attributes:
         point: newest finite value at or before that step, in the metric's unit.
-        baseline: what it is compared with, or None while nobody can say.
-        level: NO_DATA without a value, else the worst that a rule says of it, else OK.
-        mark: the newest value that was not finite, at or before the step.
-        mark_count: how many values were not finite, over the whole run.
-        nonfinite_since: first of the values that were not finite after the newest finite one.
-        line: over the whole run, read when its row is painted: it is most of the work, and many a row has no room.
-        stream: the stream of the run that it is in; "" is the main one.
-        judged: the value that the verdict is based on, where that is not the one shown.
-        own_name: what a person calls it; empty where nobody has said.
-        first: its first value in the segment; None where that is not known.
+        baseline: what it is compared with; None while unknown.
+        level: NO_DATA without a value, else that of the worst alert on it, else OK.
+        mark: the newest non-finite value at or before the step.
+        mark_count: number of non-finite values over the whole run.
+        nonfinite_since: step of the first non-finite value after the newest finite one.
+        line: reads the sparkline of the whole run; expensive, so called only when the row is painted.
+        stream: the stream that logs it; "" is the main one.
+        judged: the value that the verdict is based on, if it is not the one shown.
+        own_name: name given by the user, or empty.
+        first: its first value in the segment; None if unknown.
         baseline_steps: first and last step behind the baseline.
     """
 
@@ -79,19 +79,19 @@ class SignalReading(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The key as a row names it; where the value is not the key's own, by how it follows from it."""
+        """The key as shown in a row; as a formula if the value is derived from the logged one."""
         return row_name(self.signal)
 
     @property
     def compared(self) -> Evidence | None:
-        """What the alert on this key compares with, where that is not the baseline: a best, a start, ln 2."""
+        """What the alert on this key compares with, if not the baseline: a best value, a start value, ln 2."""
         verdict = self.verdict
         found = None if verdict is None or verdict.key not in ("", self.signal.key) else verdict.compared
         return None if found is None or found.value == self.baseline else found
 
     @property
     def is_nonfinite_now(self) -> bool:
-        """The newest thing logged was not a finite number."""
+        """The newest logged value is not finite."""
         if self.mark is None:
             return False
         return self.point is None or self.mark.step >= self.point.step
@@ -102,7 +102,7 @@ class SignalReading(NamedTuple):
 
 
 def key_label(key: str) -> Label:
-    """The key, harmless; one of nothing but slashes and blanks in quotation marks, or nothing would be seen of it."""
+    """The key as a safe label; in quotation marks if it consists of slashes and blanks only, which nobody would see."""
     label = Label.of(key)
     return label if key.strip(" /") else Label(key, f'"{label.display}"')
 
@@ -113,7 +113,7 @@ def catalogue_title(name: str) -> str:
 
 
 def formula(signal: Signal, of: str) -> str:
-    """How the value follows from the logged one, called `of`: `1 − of`, `0.01 × of`; `of` itself where it is that."""
+    """The value as a formula of the logged one, `of`: `1 − of`, `0.01 × of`, or `of` itself."""
     text = of if abs(signal.scale) == 1.0 else f"{abs(signal.scale):g} × {of}"
     if signal.shift:
         return f"{signal.shift:g} {'−' if signal.scale < 0 else '+'} {text}"
@@ -121,7 +121,7 @@ def formula(signal: Signal, of: str) -> str:
 
 
 def is_turned(signal: Signal) -> bool:
-    """Is the value another quantity than the logged one, and not only in another unit?"""
+    """Is the value a different quantity from the logged one, not just in another unit?"""
     return signal.scale < 0 or signal.shift != 0.0
 
 
@@ -131,13 +131,13 @@ def row_name(signal: Signal) -> str:
 
 
 def instance_title(signal: Signal) -> str:
-    """What one of several keys of a metric is called: a bare number says of what."""
+    """Title of one of several keys of a metric: its instance, after the metric's title if that is a bare number."""
     is_bare = not signal.instance or signal.instance.isdigit()
     return Label.of(f"{signal.metric.title} {signal.instance}".strip() if is_bare else signal.instance).display
 
 
 def cadence_of(snapshot: Snapshot) -> int:
-    """Steps between two records: the median of the newest gaps; at least 1."""
+    """Steps between records: the median of the newest gaps, at least 1."""
     return snapshot.part.memo.of_rows("cadence", lambda: _cadence(snapshot.stream))
 
 
@@ -148,11 +148,11 @@ def _cadence(stream: Stream) -> int:
 
 
 class Beginning(NamedTuple):
-    """What a signal was in the first rows of a segment, in its own unit.
+    """First value and baseline of a signal in a segment, in its own unit.
 
     Attributes:
-        first: its first value; what "since step" speaks of.
-        baseline: what it is compared with; None while there is not enough.
+        first: its first value; "since step" refers to it.
+        baseline: what it is compared with; None while there are too few values.
         steps: first and last step behind the baseline.
     """
 
@@ -167,10 +167,10 @@ def steps_text(steps: tuple[int, int]) -> str:
 
 
 def evidence_parts(evidence: Iterable[Evidence], key: str | None = None) -> Iterator[tuple[str, str]]:
-    """The numbers of an alert, by name, with the steps that they are of: `0.21 (steps 12–41)`.
+    """The numbers of an alert by name, with the steps they cover: `0.21 (steps 12–41)`.
 
     Args:
-        key: stands before them already, and is not named once more.
+        key: already shown before them, so not repeated in the names.
     """
     for one in evidence:
         name = "" if one.name == key else one.name.removeprefix(f"{key}, ")
@@ -181,20 +181,20 @@ def evidence_parts(evidence: Iterable[Evidence], key: str | None = None) -> Iter
 
 
 def primary(snapshot: Snapshot, *names: str) -> Signal | None:
-    """The signal of the first of the metrics that the run logs."""
+    """The main signal of the first of the metrics that the run logs."""
     known = signals_of(snapshot)
     return next((known[name][0] for name in names if known.get(name)), None)
 
 
 def signals_of(snapshot: Snapshot) -> Mapping[str, Sequence[Signal]]:
-    """Metric → the signals under which the run logs it, the main one first; none before the trainer is known."""
+    """Metric → the signals that log it, the main one first; empty before the trainer is known."""
     return {} if snapshot.identity is None else snapshot.identity.signals
 
 
 def extreme(
     snapshot: Snapshot, signal: Signal, buckets: Sequence[Bucket], *, is_top: bool
 ) -> tuple[float, tuple[int, int]]:
-    """The greatest or least value of some stretches, and the first and last step of where it is known to be."""
+    """The greatest or least value in some buckets, and the first and last step between which it was logged."""
     pick = max if is_top else min
 
     def end(bucket: Bucket) -> float:
@@ -208,16 +208,16 @@ def extreme(
 
 
 def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
-    """What the signal was at the start of the segment of the step; of rows up to the step.
+    """The signal at the start of the step's segment, from rows up to the step.
 
-    What a standing alert on the signal calls its baseline is the baseline. Otherwise it is found as the rules
-    find it (`RuleContext.baselines`): the median of the thirty values after the first three, from ten on. For a
-    metric that is logged on less than every second row, such as a validation score, the first value stands for it.
+    An active alert's own baseline takes precedence. Otherwise the baseline is computed as in the rules
+    (`RuleContext.baselines`): the median of the thirty values after the first three, once there are ten. Until then the
+    baseline of a metric logged on less than every second row, such as a validation score, is its first value.
     """
     stream, at = snapshot.stream, snapshot.at_step
     read = partial(_raw_beginning, stream, signal.key, at)
     first, baseline, steps = snapshot.part.memo.of_start(("beginning", signal.key), read) if at is None else read()
-    # What is acknowledged or muted stands all the same.
+    # Acknowledged and muted alerts count too.
     standing = (*snapshot.standing, *snapshot.set_aside)
     quoted = _quoted_baseline(standing, signal)
     baseline = None if baseline is None else signal.read(baseline)
@@ -251,7 +251,7 @@ def _raw_beginning(stream: Stream, key: str, at: int | None) -> Beginning:
 
 
 def worst_verdict(snapshot: Snapshot, metric: str, key: str = "") -> Verdict | None:
-    """The worst active alert of this stream on a metric or its key; one with several parts is on the metric of each."""
+    """The worst active alert of this stream on a metric or its key; a composite one is on the metrics of its parts."""
     firing = [
         verdict
         for verdict in snapshot.firing
@@ -266,7 +266,7 @@ def worst_verdict(snapshot: Snapshot, metric: str, key: str = "") -> Verdict | N
 
 
 def whole_of(signal: Signal) -> float:
-    """What a share of all things amounts to as the trainer writes it: 1, or 100; 0 where the signal is no share."""
+    """The logged number that means 100 %: 1 or 100, for example; 0 if the signal is not a share."""
     match signal.metric.unit:
         case Unit.FRACTION:
             return abs(1.0 / signal.scale)
@@ -277,7 +277,7 @@ def whole_of(signal: Signal) -> float:
 
 
 def nonfinite_since(stream: Stream, key: str, at: int | None) -> Mark | None:
-    """The first of the values that were not finite after the newest finite one, at or before a step."""
+    """The first non-finite value after the newest finite one, at or before a step."""
     point = stream.latest(key, at)
     marks = (mark for mark in stream.marks(key) if at is None or mark.step <= at)
     return next((mark for mark in marks if point is None or mark.step > point.step), None)
@@ -287,7 +287,7 @@ def read_signal(snapshot: Snapshot, signal: Signal, columns: int = 0, others: in
     """Read one signal at a step.
 
     Args:
-        columns: columns of the line, two to a cell.
+        columns: columns of the sparkline, two per cell.
     """
     stream, at = snapshot.stream, snapshot.at_step
     raw = stream.latest(signal.key, at)
@@ -335,10 +335,10 @@ def read_signal(snapshot: Snapshot, signal: Signal, columns: int = 0, others: in
 
 
 def _judged(snapshot: Snapshot, signal: Signal, verdict: Verdict, point: Point | None) -> Point | None:
-    """The value that a verdict is based on and its step, where that is not the one shown.
+    """The value that a verdict is based on and its step, if it is not the one shown.
 
-    Of a past step it is the value of the record that the verdict's sentence is about; of now the value in its
-    evidence, where that is one of the newest records' own. None where neither can be told.
+    At a past step it is the value at the step of the verdict's newest event; live it is the value in the evidence, if
+    one of the newest records has it. Else None.
     """
     stream, at = snapshot.stream, snapshot.at_step
     if at is not None:
@@ -362,7 +362,7 @@ def _newest_of(snapshot: Snapshot, signal: Signal, value: float) -> Point | None
 
 
 def history_of(snapshot: Snapshot, signal: Signal, last: int | None = None) -> list[tuple[int, float]]:
-    """Steps and finite values that are still held, up to the step that is shown; in the metric's unit."""
+    """Steps and finite values in memory up to the snapshot's step, in the metric's unit."""
     at = snapshot.at_step
     steps, values = snapshot.stream.series(signal.key, last if at is None else None)
     pairs = zip(steps, values, strict=True)
@@ -374,7 +374,7 @@ _OFF_SCHEDULE, _LEAST_CHANGE = 3.0, 0.05
 
 
 def rate_jumped(snapshot: Snapshot, step: int) -> bool:
-    """Did the learning rate rise about a step, and not as in a warm-up? Unknown counts as yes."""
+    """Did the learning rate jump up around a step, unlike in a warm-up? Unknown counts as yes."""
     signal = primary(snapshot, "lr")
     history = [] if signal is None else history_of(snapshot, signal)
     at = bisect_left(history, (step,))
@@ -395,7 +395,7 @@ def lately(snapshot: Snapshot, signal: Signal, count: int) -> list[float]:
 
 
 def declared_range(snapshot: Snapshot, signal: Signal) -> Range | None:
-    """The range that was declared for a signal, in its metric's unit; None where none was."""
+    """The range declared for a signal, in its metric's unit; None without one."""
     declared = snapshot.part.ranges.of(signal.key) if snapshot.part.ranges else None
     if declared is None:
         return None
@@ -412,7 +412,7 @@ def read_spark(
     is_floor: bool = False,
     since: int | None = None,
 ) -> SparkData:
-    """The line of a signal over the whole run, up to the cursor if there is one."""
+    """The sparkline of a signal over the whole run, up to the cursor if it is set."""
     stream, at = snapshot.stream, snapshot.at_step
     first, last = stream.first_step, snapshot.step
     if first is None or last is None or last < first:
@@ -445,18 +445,18 @@ _OF_MACHINE = tuple(
         (r".+(?:[pP]ercent|[._]pct|_percentage)|gpu\.(?:process\.)?\d+\.memory", Unit.PERCENT, 1.0),
     )
 )
-"""Units of samples of the machine that the catalogue does not know: W&B (core/internal/monitor), SwanLab, MLflow."""
+"""Units of system samples not in the catalogue, from W&B (core/internal/monitor), SwanLab and MLflow."""
 
 
 @lru_cache(maxsize=2048)
 def generic_signal(key: str) -> Signal:
-    """A signal for a key that the catalogue does not know: the value as written; of a machine in its unit."""
+    """A signal for a key not in the catalogue: the value as logged; system samples in their unit."""
     path = split_key(key)
     is_whole = path.name == f'"{key}"' or "./" in path.name
     title = path.name if is_whole else path.name.rsplit("/", 1)[-1]
     place = None if is_whole else place_of(key)
     if place is not None and place[0] == key.rpartition("/")[0]:
-        # `mean` alone names nothing: of what it is the mean tells it apart.
+        # A bare `mean` needs the name of its quantity.
         title = "/".join(key.split("/")[-2:])
     found = (known for known in _OF_MACHINE if known[0].fullmatch(key)) if key.startswith("system") else iter(())
     _, unit, scale = next(found, (None, Unit.NONE, 1.0))
@@ -465,7 +465,7 @@ def generic_signal(key: str) -> Signal:
 
 @lru_cache(maxsize=16)
 def distinct_names(keys: tuple[str, ...]) -> Mapping[str, str]:
-    """What keys that the catalogue does not know are called: as much of their ends as tells them apart."""
+    """Short names for keys not in the catalogue: the shortest ends that are distinct."""
     names = {key: generic_signal(key).metric.title for key in keys}
     for _ in range(_MOST_PARTS):
         seen: dict[str, list[str]] = {}
@@ -481,7 +481,7 @@ def distinct_names(keys: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def narrowest_signals(snapshot: Snapshot) -> Mapping[str, Signal]:
-    """Key → its signal; of several metrics the last, which tells it from the other keys of the first one."""
+    """Key → its signal; of several metrics the last, which is the most specific one."""
     return {signal.key: signal for signals in signals_of(snapshot).values() for signal in signals}
 
 
@@ -501,11 +501,11 @@ _BOUNDARIES = "/_@"
 
 
 class Band(NamedTuple):
-    """What lies around a signal: its extremes, or its spread.
+    """The band around a signal: its extremes or its spread.
 
     Attributes:
-        spread: its standard deviation, drawn where an extreme is not logged.
-        label: what the edges are, in the trainer's own words.
+        spread: standard deviation, used for an extreme that is not logged.
+        label: what the edges are, in the trainer's words.
     """
 
     main: Signal
@@ -520,7 +520,7 @@ class Band(NamedTuple):
 
 
 def band_around(snapshot: Snapshot, main: Signal, family: Family) -> Band | None:
-    """The band around `main`, if it stands for the family and something bounds it."""
+    """The band around `main`; None unless it is the family's main key and an edge or spread is logged."""
     if family.main.key != main.key:
         return None
     low, high = _edge(snapshot, main, family.low), _edge(snapshot, main, family.high)
@@ -543,7 +543,7 @@ def _edge(snapshot: Snapshot, main: Signal, member: Member | None) -> Signal | N
 
 
 def edges_at(snapshot: Snapshot, band: Band) -> tuple[float | None, float | None]:
-    """Low and high as of the newest main value at or before a step, in its unit; None where not logged then."""
+    """Low and high at the step of the newest main value up to the snapshot's step, in its unit; None if not logged."""
     middle = snapshot.stream.latest(band.main.key, snapshot.at_step)
     if middle is None:
         return None, None
@@ -570,7 +570,7 @@ def _bounded(value: float, signal: Signal) -> float:
 
 
 def band_text(snapshot: Snapshot, band: Band) -> str:
-    """The band at a step in a few cells: `12…2,048`, `max 2,048` of one edge alone, `±0.31` for a spread."""
+    """The band at a step in a few cells: `12…2,048`, `max 2,048` for a single edge, `±0.31` for a spread."""
     unit = band.main.metric.unit
     if band.low is None and band.high is None and band.spread is not None:
         middle = snapshot.stream.latest(band.main.key, snapshot.at_step)
@@ -583,7 +583,7 @@ def band_text(snapshot: Snapshot, band: Band) -> str:
 
 
 def text_around(snapshot: Snapshot, main: Signal) -> str:
-    """The band around a signal in a few cells; empty where there is none."""
+    """The band around a signal in a few cells; empty without one."""
     family = snapshot.part.memo.families().get(main.key)
     band = None if family is None else band_around(snapshot, main, family)
     return "" if band is None else band_text(snapshot, band)
@@ -639,7 +639,7 @@ def _finite(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def braces(keys: Sequence[str]) -> str:
-    """Several keys as one text, as a shell would take them apart: `score/{mean,max,min}`."""
+    """Several keys as one text in the brace notation of shells: `score/{mean,max,min}`."""
     if len(keys) < 2:
         return "".join(keys)
     start = common_start(keys)

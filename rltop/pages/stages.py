@@ -1,4 +1,4 @@
-"""The timing trees of the newest steps, from true spans where the run has them, else from its rows; drawn as bars."""
+"""The timing trees of the newest steps, from recorded spans if the run has them, else from its rows; drawn as bars."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
 
 HISTORY_STEPS = 200
-"""How many steps medians rest on, on every page."""
+"""Number of steps that medians are taken over, on every page."""
 
 PACE_STEPS = 50
-"""How many of them say what a step takes now."""
+"""Number of the newest ones that give the current pace."""
 _MOST_SHARE = 10
 _NEWEST, _STRAYS, _OTHER = 9, 1, 0.1
-"""So many steps make a pace of their own where all but so many are beyond the quartile of those before and the medians
-are so far apart: of steps that vary by chance alone they do once in some ten thousand times."""
+"""A change of pace: at least `_NEWEST` steps, all but `_STRAYS` in nine of them beyond a quartile of the steps before,
+with medians that differ by more than `_OTHER`. Random variation does this about once in ten thousand times."""
 
 STRIP_STEPS = 60
-"""How many of them the strip of a report shows, and how many say which stages are large."""
+"""Number of steps in the strip of a report, and of those that rank stages by size."""
 
 _MIN_FOR_MEDIAN = 5
 _RISE_FACTOR = 1.5
@@ -40,13 +40,13 @@ _RISE_SHARE = 0.02
 _OUTLIER = 1.5
 OTHER = "other"
 _NO_COLOR = 7
-"""The colour of what belongs to no stage of the step."""
+"""The colour of spans that belong to no stage of the step."""
 
 
 def at_present_pace(values: Sequence[float]) -> Sequence[float]:
-    """The newest step times since the pace last changed; all of them where it has not.
+    """The step times since the pace last changed; all of them if it has not.
 
-    The median of all goes on saying the pace of before until half of them are newer.
+    A median over all would show the old pace until half of the steps are newer.
     """
     if len(values) <= _NEWEST or abs(median_of(values[-_NEWEST:]) / (median_of(values) or math.inf) - 1.0) <= _OTHER:
         return values
@@ -60,14 +60,14 @@ def at_present_pace(values: Sequence[float]) -> Sequence[float]:
 
 
 class StageReading(NamedTuple):
-    """One span of the step, compared with what is usual.
+    """One span of the step, compared with its median.
 
     Attributes:
-        key: the trainer's key; empty for what no stage explains.
-        depth: 0 for a stage, 1 and more for what is inside one.
-        median_s: of the same span over the last steps, or None.
-        color: number of the stage among the stages of the run.
-        parts: where positions are measured: each stretch, (start, end) from the start of the step.
+        key: the trainer's key; empty for time that no stage accounts for.
+        depth: 0 for a stage, 1 and more for spans inside one.
+        median_s: median of the same span over the last steps, or None.
+        color: index of the stage among the stages of the run.
+        parts: intervals (start, end) in seconds from the start of the step, if measured.
     """
 
     name: Label
@@ -89,7 +89,7 @@ class StageReading(NamedTuple):
 
     @property
     def is_risen(self) -> bool:
-        """Well above what is usual, and enough of the step to matter."""
+        """Well above its median, by enough of the step to matter."""
         if self.median_s is None or self.share <= 0:
             return False
         step_s = self.duration_s / self.share
@@ -97,7 +97,7 @@ class StageReading(NamedTuple):
 
     @property
     def is_longer(self) -> bool:
-        """Took longer than the step, beyond rounding: it did not run within it."""
+        """Took longer than the step, beyond rounding, so it cannot have run within it."""
         return not self.is_outside and self.share > OVERLAP
 
     @property
@@ -106,12 +106,12 @@ class StageReading(NamedTuple):
 
 
 def share_text(share: float) -> str:
-    """A stage's part of the step; more than all of it is said to be that, and no percentage of it."""
+    """A stage's share of the step, capped at >10×."""
     return units.share(share) if share < _MOST_SHARE else f">{_MOST_SHARE}×"
 
 
 class StripStep(NamedTuple):
-    """One step of the strip: its time and its parts; `is_whole` where no stage is logged: its one part is the step."""
+    """One step of the strip, with its stages; `is_whole`: no stage is logged, so the only part is the step itself."""
 
     step: int
     total_s: float
@@ -123,13 +123,13 @@ class TimingView(NamedTuple):
     """The timing of one step.
 
     Attributes:
-        median_s: of the last steps, or None while there are too few.
-        is_assumed: positions follow from the order, they are not logged.
-        stream: whose step it is, where another stream of the run measures; empty for the run's own.
-        is_overlapping: stages run beside each other; shares do not add up.
-        strip: the last steps, oldest first; the last one is this step.
+        median_s: median of the last steps, or None while there are too few.
+        is_assumed: positions are guessed from the order of stages, not logged.
+        stream: the stream that measures the step; empty for the main one.
+        is_overlapping: stages run concurrently, so shares do not add up.
+        strip: the last steps, oldest first, ending with this step.
         is_older: the newest step has no timing; this is an earlier one.
-        ranked: the names of the stages, those first that took most of the steps of the strip.
+        ranked: names of the stages, by their time over the strip, largest first.
     """
 
     step: int
@@ -164,7 +164,7 @@ class TimingView(NamedTuple):
 
     @property
     def largest(self) -> StageReading | None:
-        """The stage that takes most of the step; not what is unexplained."""
+        """The stage that takes most of the step, not counting unexplained time."""
         named = [stage for stage in self.top if stage.kind is not SpanKind.OTHER]
         return max(named, key=lambda stage: stage.duration_s, default=None)
 
@@ -175,7 +175,7 @@ class TimingView(NamedTuple):
 
     @property
     def most_grown(self) -> StageReading | None:
-        """The stage that took the most time beyond what is usual."""
+        """The stage that exceeds its median by the most time."""
         grown = [stage for stage in self.top if (stage.delta_s or 0.0) > 0]
         return max(grown, key=lambda stage: stage.delta_s or 0.0, default=None)
 
@@ -184,8 +184,8 @@ def build_timing(snapshot: Snapshot, *, count: int = HISTORY_STEPS, inner: int |
     """The timing of a step, compared with the steps before it.
 
     Args:
-        inner: of the durations that no stage claims, only so many of the longest are there: a trainer may log hundreds,
-            and a page may show a few; None is all.
+        inner: most durations kept that belong to no stage, longest first, because a trainer may log hundreds; None
+        keeps all.
 
     Returns:
         None if the trainer logs no timing, or not on any step still held.
@@ -232,7 +232,7 @@ def _ranked(strip: Sequence[StripStep]) -> list[str]:
 
 
 def _flat(timing: StepTiming) -> list[tuple[Span, Span, int, bool]]:
-    """Every span with its top-level span and its depth, parents first; what is between steps comes last."""
+    """Every span with its top-level span, depth and whether it is between steps; parents first, between steps last."""
     found: list[tuple[Span, Span, int, bool]] = []
 
     def walk(top: Span, span: Span, depth: int, is_outside: bool) -> None:
@@ -252,9 +252,9 @@ def _span_id(span: Span) -> str:
 
 
 def _medians(stream: Stream, history: Sequence[_Known]) -> dict[str, float]:
-    """Median duration of each span of the newest step over the steps that have it, by `_span_id`.
+    """Median duration of each span of the newest step, by `_span_id`.
 
-    A span that is only now and then there, such as a checkpoint, is compared with itself, not with its absence.
+    Only steps with the span count, so that a rare one, such as a checkpoint, is not compared with its absence.
     """
     each = [known.durations for known in history]
     unclaimed = {
@@ -281,9 +281,9 @@ def _column(each: Sequence[Mapping[str, float]], name: str) -> list[float]:
 
 
 def _logged(stream: Stream, key: str, held: Sequence[int], first: int, only: Set[int] | None) -> list[float]:
-    """A duration on the steps from the `first` of those `held`, from its column; `only` of these steps, if given.
+    """A duration from its column, on the steps from `held[first]` on, limited to the steps `only` if given.
 
-    The older trees leave out what no stage claims.
+    Older trees omit durations that belong to no stage.
     """
     series = stream.series(key, last=len(held) - first)
     if only is None:
@@ -295,11 +295,11 @@ def _logged(stream: Stream, key: str, held: Sequence[int], first: int, only: Set
 
 
 class _Known(NamedTuple):
-    """What every paint asks of a tree, worked out once: trees do not change.
+    """Values of a timing tree that every repaint needs, computed once because trees do not change.
 
     Attributes:
-        timing: the tree; held, so that its `id` stays its own.
-        names: of the stages of the step, in the order of execution.
+        timing: the tree; kept alive so that its `id` is not reused.
+        names: names of the step's stages, in the order of execution.
     """
 
     timing: StepTiming
@@ -326,7 +326,7 @@ def _known(timing: StepTiming) -> _Known:
 def _colors(history: Sequence[_Known]) -> dict[str, int]:
     times: dict[str, int] = {}
     order: dict[str, float] = {}
-    # Steps run the same stages, mostly: those that do are counted together.
+    # Most steps have the same stages, so equal ones are counted together.
     for names, count in Counter(known.names for known in history).items():
         for at, name in enumerate(names):
             if name:
@@ -366,13 +366,13 @@ def _stage(
 def _strip_step(timing: StepTiming) -> StripStep:
     parts = [(span.name if span.kind is not SpanKind.OTHER else OTHER, span.duration_s) for span in timing.spans]
     only = timing.spans[0] if len(timing.spans) == 1 else None
-    # A stage that fills the step has a key of its own beside that of the step.
+    # A real stage that fills the step would have a key of its own.
     is_whole = only is not None and only.is_start_logged and not only.parts and not only.children
     return StripStep(timing.step, timing.total_s, tuple(parts), is_whole)
 
 
 def outlier_of(strip: Sequence[StripStep]) -> tuple[StripStep, str] | None:
-    """The slowest of some steps, if it stands out, and the stage that grew most against its median."""
+    """The slowest of some steps, if it stands out, and the stage that exceeds its median the most."""
     if len(strip) < _MIN_FOR_MEDIAN:
         return None
     usual = median_of(step.total_s for step in strip)
@@ -386,9 +386,9 @@ def outlier_of(strip: Sequence[StripStep]) -> tuple[StripStep, str] | None:
 
 
 _TOP_LABEL = 11
-"""Cells of what stands behind the upper edge of the strip: `╌ 1 h 20 m`."""
+"""Cells of the label of the strip's upper edge: `╌ 1 h 20 m`."""
 _HIGHEST = 3.0
-"""Times the median step, where the strip ends if a step takes more than twice as long as that."""
+"""Upper edge of the strip in median steps, if a step takes more than twice as long as that."""
 
 
 def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
@@ -431,7 +431,7 @@ def strip_height(view: TimingView, width: int, height: int) -> int:
 
 
 def _outlier_notes(steps: Sequence[StripStep], *, has_stages: bool) -> tuple[list[str], Target | None]:
-    """What there is to say about the slowest of these steps, the long form first."""
+    """Notes on the slowest of these steps, longest form first."""
     outlier = outlier_of(steps)
     if outlier is None:
         return [], None
@@ -444,7 +444,7 @@ def _outlier_notes(steps: Sequence[StripStep], *, has_stages: bool) -> tuple[lis
 
 
 def _top(steps: Sequence[StripStep]) -> float:
-    """The time at the upper edge of the strip; one step that took far longer must not flatten the others."""
+    """The time at the upper edge of the strip; a single very slow step must not flatten the others."""
     totals = [step.total_s for step in steps]
     usual = median_of(totals)
     return _HIGHEST * usual if max(totals) > 2 * _HIGHEST * usual > 0 else max(totals)
@@ -479,7 +479,7 @@ def _bar_column(
     of_fills: tuple[tuple[str, str], ...],
     is_ascii: bool,
 ) -> list[Piece]:
-    """The cells of one step from the bottom up: each shows the stage that covers its middle."""
+    """The cells of one step from the bottom up; each shows the stage at its middle."""
     colors, fills, glyphs = dict(of_colors), dict(of_fills), glyph_set(is_ascii=is_ascii)
     eighths = len(glyphs.columns)
     filled = step.total_s / top * height
@@ -523,12 +523,12 @@ NAMED = 3
 
 
 def least_full_height(view: TimingView, width: int) -> int:
-    """Rows below which the stages are better shown as one stacked bar; 0 if there is no room for bars."""
+    """Least rows for one bar per stage instead of a stacked bar; 0 if the screen is too narrow for bars."""
     return 0 if width < _LEAST_WIDTH else 1 + min(len(view.top), 6)
 
 
 def _begun(view: TimingView, gap: str, width: int, glyphs: Glyphs) -> RowBuilder:
-    """A row that begins with the step and how long it took."""
+    """Begin a row with the step and its duration."""
     builder = RowBuilder(width, glyphs).add(" STEP ", "title").add(units.step(view.step), "strong")
     builder.add(f" of the {view.stream}" if view.stream.raw else "", "note")
     builder.add(f"{gap}{units.duration(view.total_s)}", "value")
@@ -538,7 +538,7 @@ def _begun(view: TimingView, gap: str, width: int, glyphs: Glyphs) -> RowBuilder
 def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[tuple[int, str]] = ()) -> Row:
     builder = _begun(view, "   ", width, glyphs)
     stop = min((column for column, _ in columns), default=width)
-    # That the order is guessed is said wherever stages are drawn; the comparison takes what that leaves.
+    # The note on a guessed order goes wherever stages are drawn; the comparison takes the remaining room.
     is_said = view.is_assumed or view.is_measured or view.longer is not None
     reserved = min(map(len, _assumptions(view)), default=0) + 5 if columns and is_said and width >= _LEAST_WIDTH else 0
     for text in _comparisons(view):
@@ -561,7 +561,7 @@ def _comparisons(view: TimingView) -> list[str]:
     shorter = _compared(view, view.median_s, usual)
     if abs(view.pace_s - view.median_s) < 0.02 * view.median_s:
         return shorter
-    # The header says what a step takes now: that the two rest on different steps must be seen.
+    # The header shows the current pace: make clear that the median covers different steps.
     pace = f"last {len(view.paced)}: {units.duration(view.pace_s)}"
     return [*_compared(view, view.median_s, f"{pace}; {usual}")[:1], f"({pace}; {usual})", f"({pace})", *shorter]
 
@@ -609,7 +609,7 @@ def _assumptions(view: TimingView) -> list[str]:
     else:
         texts = []
     if view.is_async and not view.is_overlapping:
-        # Both long and short: what is dropped first is how well the positions are known.
+        # When space is short, the note on the positions is dropped first.
         texts = [*(f"{BESIDE_GENERATION}, {text}" for text in texts), BESIDE_GENERATION, *texts]
     return texts
 
@@ -660,7 +660,7 @@ def bars_at(stages: Sequence[StageReading], width: int) -> int:
 
 
 def _chosen(view: TimingView, room: int) -> tuple[list[StageReading], list[StageReading]]:
-    """Which stages are drawn in `room` rows, in order, and which are summed up in the last one."""
+    """The stages drawn in `room` rows, in order, and those summed up in the last row."""
     stages = list(view.stages)
     if len(stages) <= room:
         return stages, []
@@ -671,7 +671,7 @@ def _chosen(view: TimingView, room: int) -> tuple[list[StageReading], list[Stage
         return [stage for stage in outer if id(stage) in ids], [stage for stage in outer if id(stage) not in ids]
     inner = sorted((stage for stage in stages if stage.depth), key=lambda stage: (stage.depth, -stage.duration_s))
     kept_inner = inner[: room - len(outer)]
-    # By identity: comparing two stages field by field, for each pair of them, took longer than painting.
+    # By identity: comparing all pairs of stages field by field took longer than painting.
     kept_ids = {id(stage) for stage in kept_inner}
     return [stage for stage in stages if stage.depth == 0 or id(stage) in kept_ids], []
 
@@ -722,7 +722,7 @@ def _paint_bar(builder: RowBuilder, stage: StageReading, axis: float, width: int
 
 
 def _paint_parts(builder: RowBuilder, stage: StageReading, axis: float, width: int, fill: str, glyphs: Glyphs) -> None:
-    """A bar with its gaps: a cell is filled where the stage runs for half of it, and marked where it runs at all."""
+    """A bar with gaps: a cell is filled if the stage runs for at least half of it, marked if it runs at all."""
     covered = [0.0] * width
     for start_s, end_s in stage.parts:
         start, stop = max(0.0, start_s / axis * width), min(float(width), end_s / axis * width)
@@ -758,9 +758,9 @@ def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def stage_fills(view: TimingView, glyphs: Glyphs) -> dict[str, str]:
-    """A fill for each stage, the same wherever it is drawn, so that stages differ without colour too.
+    """A fill for each stage, the same wherever it is drawn, so that stages differ even without colour.
 
-    The stages that took most of the last steps have one of their own; the others share one.
+    The largest stages of the last steps have fills of their own; the others share one.
     """
     fills = {name: glyphs.fills[min(rank, NAMED)] for rank, name in enumerate(view.ranked)}
     return {**{_name(stage): glyphs.fills[NAMED] for stage in view.stages if not stage.depth}, **fills}

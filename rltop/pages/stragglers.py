@@ -1,7 +1,7 @@
-"""Who makes the others wait: completions, in a block of the overview; ranks, in a line of it and on a page.
+"""Stragglers: slow completions in a block of the overview; slow ranks in a line of it and on a page.
 
-Owns the choice of the step it speaks of and the words; what counts as a
-straggler, and what is usual for a group size, is `stats.groups`.
+Owns the choice of the step and the wording; `stats.groups` decides what counts as a straggler and what is usual for a
+group size.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ _WHAT = {
 }
 _COLUMNS = 64
 _LATE_STEPS = 20
-"""A dump that is further behind than this says less of the step on the screen than what is logged on it."""
+"""A dump more than this many steps behind says less about the step shown than what is logged on it."""
 
 
 class StragglerView(NamedTuple):
-    """What there is to say about stragglers at a step.
+    """Stragglers at a step.
 
     Attributes:
-        is_older: that step is not the one on the screen.
-        start: the same measure at the run's own start, or None.
-        group_size: completions per prompt, or None where unknown.
-        truncated: share of completions that were truncated, or None.
-        spark: its line over the whole run; None for a quotient of two keys.
-        is_from_rollouts: worked out from the completions, because the trainer logs no group ratio.
-        unit: what the lengths behind the ratio are, where they are not tokens.
+        is_older: `step` is not the step shown.
+        start: the same measure at the start of the run, or None.
+        group_size: completions per prompt, or None if unknown.
+        truncated: share of truncated completions, or None.
+        spark: sparkline of the whole run; None for a quotient of two keys.
+        is_from_rollouts: computed from the completions, because the trainer logs no group ratio.
+        unit: unit of the lengths behind the ratio, if not tokens.
     """
 
     reading: StragglerReading
@@ -75,10 +75,10 @@ class StragglerView(NamedTuple):
 
 
 def build_stragglers(snapshot: Snapshot) -> StragglerView | None:
-    """Read the best measure of stragglers at a step; None where the run logs nothing that tells.
+    """Read the best measure of stragglers at a step; None if the run logs none.
 
-    Where the trainer logs no more than the longest completion of the whole batch, and no
-    rule is raised for that, the completions themselves say more, if there are any.
+    If the trainer logs at most the longest completion of the batch, and no rule fires on that, the completions
+    themselves are used if there are any.
     """
     logged = _logged(snapshot)
     shelf = snapshot.rollouts
@@ -92,8 +92,8 @@ def build_stragglers(snapshot: Snapshot) -> StragglerView | None:
 
 
 def _of_known_size(snapshot: Snapshot, logged: StragglerView) -> StragglerView:
-    """What the trainer logs, held against what is usual for groups of the size that the completions show."""
-    from rltop.pages.rollouts import build_rollouts  # noqa: PLC0415 - as below
+    """The logged ratio, with the usual range for the group size found in the completions."""
+    from rltop.pages.rollouts import build_rollouts  # noqa: PLC0415 - only if there are rollouts
 
     view = build_rollouts(snapshot)
     if view.shelved is None or view.usual is None:
@@ -105,7 +105,7 @@ def _of_known_size(snapshot: Snapshot, logged: StragglerView) -> StragglerView:
 
 def _from_rollouts(snapshot: Snapshot, logged: StragglerView | None) -> StragglerView | None:
     """The ratio of the groups of the step; None until they are read."""
-    from rltop.pages.rollouts import build_rollouts  # noqa: PLC0415 - only where there are any
+    from rltop.pages.rollouts import build_rollouts  # noqa: PLC0415 - only if there are rollouts
 
     view = build_rollouts(snapshot)
     summary = view.shelved.summary if view.shelved is not None else None
@@ -269,7 +269,7 @@ RULE = "P15"
 
 
 def rank_stages(snapshot: Snapshot) -> Sequence[StageSummary]:
-    """The stages in which ranks are compared, the one whose slowest rank is furthest behind first."""
+    """The stages in which ranks are compared, the one with the largest lag of its slowest rank first."""
     return snapshot.source.ranks.summary(snapshot.at_step) if snapshot.source.ranks is not None else ()
 
 

@@ -1,4 +1,4 @@
-"""The event log of a run: lanes of the families of rules on the step axis, and a list with filters."""
+"""The event log of a run: one lane per family of rules on the step axis, and a list with filters."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
 
 LEVELS = (Level.NO_DATA, Level.INFO, Level.WARN, Level.CRIT)
-"""What the level filter goes through; the first lets everything pass."""
+"""The levels that the filter cycles through; the first passes everything."""
 
 _LANE_CELLS = 18
 _COUNT_CELLS = 5
 _MOST_COUNTED = 9
-"""Events of one cell that are said by their number; more of them are a plus."""
+"""Most events of a cell shown as a number; more are shown as a plus."""
 _MOST_LANES = 14
 _FIXED_ROWS = 5
 
@@ -36,9 +36,9 @@ class EventFilter(NamedTuple):
     """Which events are shown.
 
     Attributes:
-        family: only this one; empty is all of them.
-        level: at least this; NO_DATA lets everything pass.
-        text: part of the rule, the family or the message, whatever its case.
+        family: only this one; empty is all.
+        level: at least this; NO_DATA passes everything.
+        text: part of the rule, family or message, ignoring case.
     """
 
     family: str = ""
@@ -57,7 +57,7 @@ class EventFilter(NamedTuple):
 
 
 class Firing(NamedTuple):
-    """A stretch over which an alert was active; `last` is where it recovered, None until it does."""
+    """A range of steps over which an alert was active; `last` is where it recovered, None until then."""
 
     rule: str
     level: Level
@@ -68,7 +68,7 @@ class Firing(NamedTuple):
 
 @dataclass(slots=True)
 class Lane:
-    """The events of one family: stretches, and the steps of facts."""
+    """The events of one family: ranges of alerts, and steps of facts."""
 
     family: str
     firings: list[Firing] = field(default_factory=list)
@@ -81,18 +81,18 @@ class Lane:
 
 
 class Timeline(NamedTuple):
-    """The events that pass a filter; made once per log and filter.
+    """The events that pass a filter; built once per log and filter.
 
     Attributes:
         sorting: the order of the list; None: newest first.
-        seen: how many events the log had when this was made.
-        at: the step of the time cursor when this was made.
-        numbers: which events of the log pass, in that order.
-        lanes: by family, the one that began first on top.
+        seen: number of events in the log when this was built.
+        at: step of the time cursor when this was built.
+        numbers: indices of the events that pass, in that order.
+        lanes: one per family, the earliest on top.
         families: every family of the log, in the same order.
         first, last: the steps that the axis spans.
-        old: numbers of the events on steps that a later restart went back behind.
-        steps: of events in another stream, by number: the step of the run at that time, None where nobody dates it.
+        old: indices of events undone by a later restart from an earlier step.
+        steps: for events of other streams, by index: the run's step at that time, None if unknown.
     """
 
     wanted: EventFilter
@@ -110,7 +110,7 @@ class Timeline(NamedTuple):
     stream: Stream
 
     def step_of(self, number: int, event: Event) -> int | None:
-        """The step of the run at which an event stands; None where there is none, or its row is another now."""
+        """The run's step of an event; None if unknown, or if a restart has replaced its row."""
         if number in self.old:
             return None
         return self.steps[number] if event.stream else event.step
@@ -121,7 +121,7 @@ class Timeline(NamedTuple):
 
 
 def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | None = None) -> Timeline:
-    """Sort the event log of a run into lanes; the time cursor hides nothing here, it is marked."""
+    """Sort the event log of a run into lanes; the time cursor is marked but hides nothing."""
     events = snapshot.source.events
     families = tuple(dict.fromkeys(event.family for event in events))
     lanes: dict[str, Lane] = {}
@@ -148,7 +148,7 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
         family = next(event.family for event in reversed(events) if event.rule == rule)
         lanes[family].firings.append(firing)
     begin, end = snapshot.stream.first_step or 0, snapshot.stream.last_step or 0
-    # Before a restart the run may have come farther.
+    # Before a restart the run may have got further.
     reach = max((events[number].step for number in old if not events[number].stream), default=end)
     listed = [event_row(events[number], number) for number in reversed(numbers)]
     return Timeline(
@@ -167,7 +167,7 @@ def _place(
     elif event.state is EventState.RECOVERED:
         begun = standing.pop(whose, None)
         if begun is not None:
-            # A restart ends it on a step before its own: its bar is its beginning.
+            # A restart may end it on an earlier step: its bar is then its first step.
             lane.firings.append(begun._replace(last=max(step, begun.first)))
     else:
         begun = standing.get(whose, Firing(event.rule, event.level, step, None, is_old))
@@ -230,7 +230,7 @@ def _paint_title(snapshot: Snapshot, timeline: Timeline, width: int, glyphs: Gly
 
 
 class _Axis:
-    """Steps in columns: half the page's business is to be aligned."""
+    """The mapping of steps to columns that all lanes share."""
 
     def __init__(self, timeline: Timeline, cells: int, cursor: int | None) -> None:
         self.first, self.last, self.cells = timeline.first, timeline.last, max(8, cells)
@@ -250,10 +250,10 @@ class _Axis:
         return builder.add(glyphs.rule * max(0, rest), "rule").add(" ").add(last, "dim").row()
 
     def lane(self, lane: Lane, width: int, glyphs: Glyphs) -> Row:
-        """A family: lines where alerts stand, heavy where critical, and what began in a cell, by number if several."""
+        """The lane of a family: lines for active alerts, heavy if critical; signs at onsets, a number for several."""
         cells: list[tuple[str, str]] = [(" ", "text")] * self.cells
-        # The worst is painted last, and ends over what is drawn along: neither may hide a beginning.
-        # What a restart has gone back behind stands below everything, and dim.
+        # Worst alerts are painted last, then ends, then onsets, so that nothing hides an onset.
+        # Alerts undone by a restart are painted first, and dim.
         firings = sorted(lane.firings, key=lambda one: (not one.is_old, one.level))
         for firing in firings:
             role, last = _role_of(firing), self.newest if firing.last is None else firing.last
@@ -345,7 +345,7 @@ class EventsPage(ListPage[int]):
         return ShowStep(step)
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Show the next family only, or leave out the next lower level; after the last one, all again."""
+        """Cycle the filter to the next family or level; after the last one to all."""
         if key == "family":
             families = ["", *(self._timeline.families if self._timeline is not None else ())]
             now = families.index(self._wanted.family) if self._wanted.family in families else 0

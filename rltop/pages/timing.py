@@ -1,6 +1,6 @@
 """The page of step timing: any step's waterfall, and a table of its stages.
 
-Owns the table (last, median, p95, share, trend) and the sentence that names the stage behind a slow-down.
+Owns the table (last, median, p95, share, trend) and the sentence that names the stage behind a slowdown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MIN_FOR_TREND = 8
 _SLOWER = 0.05
 _BARS = 40
 _STEP = "step"
-"""The name of the whole, above its stages."""
+"""The name of the row of the whole step, above its stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class StageStatistic:
     """One stage over the last steps.
 
     Attributes:
-        last_s: on the step on the screen; NaN where it did not run.
+        last_s: seconds on the step shown; NaN if it did not run.
         median_s, p95_s: over the steps on which it ran.
         trend: median of the newest quarter over that of the oldest, minus 1; None while unknown.
-        history: its seconds on the newest steps, oldest first; NaN where it did not run.
+        history: seconds on the newest steps, oldest first; NaN if it did not run.
     """
 
     name: Label
@@ -67,11 +67,11 @@ class TimingPageView:
     """Everything the timing page shows.
 
     Attributes:
-        timing: the step on the screen, or None where nothing is logged.
+        timing: the step shown, or None if nothing is logged.
         table: the whole step first, then its stages, largest first.
-        explanation: which stage explains a slow-down, or that there is none.
-        note: why there is nothing to see, where there is nothing.
-        other_streams: the other streams of the run that log where their time goes, by their own steps.
+        explanation: which stage explains a slowdown, or that there is none.
+        note: why there is no timing; empty if there is.
+        other_streams: timing of the other streams of the run, by their own steps.
     """
 
     timing: TimingView | None
@@ -182,7 +182,7 @@ def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
 
 
 def _behind(table: Sequence[StageStatistic], quarter: int) -> StageStatistic | None:
-    """The stage that accounts for half or more of how the step has changed, if one does."""
+    """The stage that accounts for more than half of the change in step time, if any."""
 
     def moved(stage: StageStatistic) -> float:
         seconds = [0.0 if math.isnan(s) else s for s in stage.history]
@@ -260,7 +260,7 @@ def _paint_table(
     columns, fills = stage_columns(view, width, glyphs), stage_fills(timing, glyphs)
     table = Table(
         columns,
-        # The step itself stands above its stages in any order.
+        # The whole step comes first in any order.
         [*view.table[:1], *sort_items(view.table[1:], columns, sorting)],
         target=target,
         sorting=sorting,
@@ -288,7 +288,7 @@ def _bars(one: StageStatistic, cells: int, glyphs: Glyphs) -> tuple[str, str]:
 
 
 _BESIDES = 9
-"""Rows of the page that are neither a stage nor a row of the table."""
+"""Rows of the page besides the stages and the table."""
 
 
 class TimingPage(Page):
@@ -301,7 +301,7 @@ class TimingPage(Page):
         self.begins_at = stage
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """A stage opens its own chart, a step of the strip is shown on this page."""
+        """A stage opens its chart; a step of the strip is shown on this page."""
         if target.kind is TargetKind.STEP:
             return ShowStep(target.step)
         if target.kind is not TargetKind.TIMING:

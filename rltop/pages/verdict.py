@@ -1,7 +1,7 @@
-"""The page of one verdict; the menu of its rule; and what the numbers say of a symptom, whether or not an alert stands.
+"""The page of one verdict; the menu of its rule; and the page of a symptom, with or without an alert.
 
-Owns the order of the pages, and the words under which a symptom is looked for; the words of a verdict are the rule's
-own, and what to look at next is `chain`'s.
+Owns the layout of these pages, and the words under which a symptom is searched for. A verdict's wording comes from its
+rule; `chain` says what to look at next.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from rltop.structs import NamedTuple, Struct, replace
 
 _LABEL, _CLAUSES = 11, 2
 _RATE = "a learning-rate change"
-"""What rules call this cause."""
+"""The name of this cause in the rules' words."""
 _COPIED_WIDTH = 100
 
 
@@ -56,13 +56,13 @@ class VerdictView(Struct):
     """Everything the page of one verdict shows.
 
     Attributes:
-        verdict: the verdict, or None if the rule does not stand at this step.
-        records: for how many records it has lasted, or None.
-        chain: what to look at next, and what moved when; None where the rule does not stand.
-        events: what happened with this rule, newest first.
-        stream: the stream of the run that it is about; "" is the main one.
-        condition: of the rule, or of the part that speaks, the clauses that concern the alert.
-        causes: likely ones, but for a change of the learning rate where it only decays or warms up.
+        verdict: the verdict, or None if the rule has none at this step.
+        records: number of records it has lasted, or None.
+        chain: what to look at next, and what moved when; None without a verdict.
+        events: events of this rule, newest first.
+        stream: the stream that it is about; "" is the main one.
+        condition: the clauses that concern the alert, of the rule or of the part of it that fires.
+        causes: likely causes, without a learning-rate change if the rate only decays or warms up.
     """
 
     verdict: Verdict | None
@@ -182,7 +182,7 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
 
 
 def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
-    # The numbers of what has stayed at another level are those that raised it.
+    # The evidence of a settled verdict is that of its onset.
     label = "key" if not verdict.evidence else "raised by" if verdict.state is VerdictState.SETTLED else "evidence"
     builder = RowBuilder(width, glyphs).add(" ").left(label, _LABEL, "dim")
     if verdict.key:
@@ -269,10 +269,10 @@ class Threshold(NamedTuple):
     """A threshold of a rule.
 
     Attributes:
-        name: as settings call it.
+        name: its name in the settings.
         value: in force for the run.
-        usual: what would be in force had nothing been set on the screen.
-        scope: for what it was set; None where it was not.
+        usual: the value without what was set on the screen.
+        scope: the scope it was set for; None if it was not set.
     """
 
     name: str
@@ -282,7 +282,7 @@ class Threshold(NamedTuple):
 
 
 def thresholds_of(snapshot: Snapshot, spec: RuleSpec) -> list[Threshold]:
-    """Every threshold of a rule as it holds in a run, those of its levels first."""
+    """Every threshold of a rule as in force for a run, those of its levels first."""
     rules, profiles = snapshot.part.judging.rules, snapshot.part.judging.now.profiles
     options = EngineOptions() if rules is None else rules.options
     now, usual = options.thresholds(spec.id, profiles), replace(options, own={}).thresholds(spec.id, profiles)
@@ -296,10 +296,10 @@ def own_settings_of(snapshot: Snapshot, rule: str) -> Mapping[str, tuple[RuleVal
 
 
 def raised_when(snapshot: Snapshot, spec: RuleSpec, verdict: Verdict | None = None) -> tuple[str, ...]:
-    """The clauses of a rule's condition with its thresholds as they hold: `WARN: more than 25 % (costs) of the time`.
+    """The clauses of a rule's condition with the thresholds in force: `WARN: more than 25 % (costs) of the time`.
 
     Args:
-        verdict: of the rule; then the clauses of its level, of those the ones that name the line that it crossed.
+        verdict: limits them to its level and, among those, to clauses that name the threshold it crossed.
     """
     found = thresholds_of(snapshot, spec)
     clauses = words_of(spec.id).condition
@@ -320,7 +320,7 @@ def raised_when(snapshot: Snapshot, spec: RuleSpec, verdict: Verdict | None = No
 
 
 _NAMED = regex(r"`(\w+)`(×?)(?= ?(of (?:0|ln)\b|\w*))")
-"""A threshold in a condition, and what its number means there."""
+"""A threshold in a condition, with the text after it that shows what its number means."""
 
 
 def _worded(one: Threshold | None, unit: Unit, name: str, times: str, after: str) -> str:
@@ -471,7 +471,7 @@ DOORS: Mapping[str, str] = MappingProxyType(
         "rm": "the reward model does not rank",
     }
 )
-"""Chain → the words under which its symptom is looked for."""
+"""Chain → the words under which its symptom is searched for."""
 
 _SEEN: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -485,18 +485,18 @@ _SEEN: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "mismatch": ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean", "is_ratio_mean"),
     }
 )
-"""Chain → the metric in which the symptom itself is seen, the best first, where its links are others alone."""
+"""Chain → metrics that show the symptom itself, the best first, if the links are only other metrics."""
 
 _CURVE_CELLS = 24
 
 
 def alerts_of_symptom(snapshot: Snapshot, chain: str) -> list[Verdict]:
-    """The alerts whose symptom it is, worst first."""
+    """The active alerts with this symptom, worst first."""
     return [one for one in snapshot.firing if chain_of(one.said_by, one.family) is chains()[chain]]
 
 
 def _readings(snapshot: Snapshot, chain: str) -> Iterator[tuple[Link, Signal | None]]:
-    """The symptom itself, then what is to be checked, in order, with what the run logs of it."""
+    """The symptom itself, then the metrics to check, in order, each with its signal; None if not logged."""
     seen = (Link(_SEEN[chain], "the symptom itself"),) if chain in _SEEN else ()
     for link in (*seen, *chains()[chain].links):
         if link.fact is None:

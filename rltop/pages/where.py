@@ -1,4 +1,4 @@
-"""Where the job is: the step that has not ended, and the page with processes, engines, devices, job and logs."""
+"""Where the job is: the unfinished step, and the page with processes, engines, devices, job and logs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rltop.structs import NamedTuple
 _SHOWN_STATES = frozenset({RunState.LIVE, RunState.QUIET, RunState.STUCK, RunState.WAITING})
 _UNUSUAL = 3.0
 _COARSE = ((60.0, 5.0), (600.0, 10.0), (math.inf, 60.0))
-"""Below so many seconds a duration moves by so many: nobody acts on less, and each change is sent to the terminal."""
+"""(Limit, step) in seconds: a duration below the limit is rounded down to the step, to save terminal output."""
 _MOST_LISTED = 64
 _WAITS = "waiting for the first metric file; then its job is looked for"
 _NO_JOB = "rows that are played back, or come by standard input, name no job"
@@ -43,18 +43,18 @@ _HINT = (
     "a training loop of your own says where it is by log.phase(...)."
 )
 _LEAST_BAR = 16
-"""Cells of the bar of the open step that no note takes."""
+"""Least cells of the bar of the open step next to a note."""
 
 
 class OpenStep(NamedTuple):
-    """The step that has not ended.
+    """The unfinished step.
 
     Attributes:
         step: its number; None before the first.
-        usual_s: what a step usually takes, or None.
-        phase: the open phase in words; empty where none is seen.
-        outstanding: what is missing of how much; may be empty.
-        is_unusual: it takes three times as long as usual already.
+        usual_s: usual duration of a step, or None.
+        phase: the open phase in words; empty if unknown.
+        outstanding: what is missing, and of how much; may be empty.
+        is_unusual: it already takes three times as long as usual.
     """
 
     step: int | None
@@ -70,7 +70,7 @@ class OpenStep(NamedTuple):
         return Level.WARN if self.is_stuck else Level.INFO if self.is_unusual else Level.OK
 
     def words(self, length: int) -> str:
-        """In one sentence: 0 the long form, 1 without what is usual, 2 the shortest."""
+        """In one sentence; `length`: 0 is the long form, 1 without the usual duration, 2 the shortest."""
         name = "before the first step" if self.step is None else f"step {units.step(self.step)}"
         text = f"{name} open for {units.duration(self.elapsed_s)}"
         if length == 0 and self.usual_s is not None:
@@ -83,7 +83,7 @@ class OpenStep(NamedTuple):
 
 
 def build_open(snapshot: Snapshot) -> OpenStep | None:
-    """The step that has not ended, of a run that is followed; None where nothing tells, or an earlier step is shown."""
+    """The unfinished step of a followed run; None if unknown, or if an earlier step is shown."""
     whereabouts = snapshot.run.whereabouts
     if whereabouts is None or snapshot.at_step is not None or snapshot.source is not snapshot.run:
         return None
@@ -112,7 +112,7 @@ def _coarse(seconds: float) -> float:
 
 
 def paint_open(view: OpenStep, axis_s: float, bar_at: int, width: int, glyphs: Glyphs) -> Row:
-    """One row: what is open, for how long, and a bar that grows, with what is usual as a tick on it."""
+    """One row: what is open, for how long, and a growing bar with a tick at the usual duration."""
     role = LEVEL_ROLES[view.level] if view.level > Level.OK else "value"
     sign = glyphs.levels[view.level] if view.level > Level.OK else " "
     name = "open" if view.step is None else f"{units.step(view.step)} open"
@@ -126,7 +126,7 @@ def paint_open(view: OpenStep, axis_s: float, bar_at: int, width: int, glyphs: G
             cells - _LEAST_BAR, (view.phase, usually, left), (view.phase, usually), (view.phase, left), (view.phase,)
         )
     ):
-        # What there is no room for in front of the bar stands behind it.
+        # What does not fit before the bar goes after it.
         what, note = name, beside
     builder = RowBuilder(width, glyphs).add(f" {sign} ", role)
     builder.left(what, room, role).add(" ").right(units.duration(view.elapsed_s), 9, role)
@@ -154,7 +154,7 @@ def _or_zero(value: float) -> float:
 
 
 def paint_where(where: JobStatus, facts: Facts, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
-    """Everything that is told of a job now, below the title; the worst of each kind first."""
+    """Everything known of a job now, the worst of each kind first."""
     groups, logs = grouped(where.ranks), [log for log in facts.logs if log.last_line]
     engines = sorted(where.engines, key=lambda one: (not one.trouble, -_or_zero(one.waiting), one.name))
     devices = sorted(facts.devices, key=lambda one: (not one.trouble, _or_zero(one.use), one.host, one.number))
