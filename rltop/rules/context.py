@@ -39,13 +39,8 @@ _SMOOTH_SHARE = 0.3
 _TRUNCATION_SHARE = 0.1
 _MIN_WITNESSES = 2
 _WITNESSES = {
-    "grad_norm": 0.0,
-    "entropy": 0.0,
-    "kl_ref": 0.005,
-    "kl_old": 0.002,
-    "clip_frac": 0.005,
-    "policy_loss": 0.0,
-}
+    "grad_norm": 0.0, "entropy": 0.0, "kl_ref": 0.005, "kl_old": 0.002, "clip_frac": 0.005, "policy_loss": 0.0,
+}  # fmt: skip
 """What the optimiser does, and by how much it may move on any run: consoles round small numbers to three decimals."""
 
 

@@ -30,6 +30,8 @@ _LITTLE, _MOST = 0.25, 0.8
 """Parts of the deepest loss so far: what goes from the one to the other within five records is no wave."""
 _TOP, _CLIFF, _AT_ONCE = 0.1, 0.5, 2
 """Nor is what had lost no more than the first part of the learned range, and then the second in so many records."""
+_OFTEN = 3
+"""Losses of half of what was learned that a run has come back from: it does so again."""
 _WRONG, _LONGER = 30, 3
 """Wrong answers in a row that count where each record is one answer, and how many times the longest row before."""
 _HELD = 20
@@ -91,18 +93,20 @@ class _Evaluation(State):
 class _Dips(State):
     """The losses that a run has come back from by itself: what part of the learned range, and how many records long.
 
-    Sudden ones do not count, but where single records are `is_noisy`.
+    Sudden ones do not count, but where single records are `is_noisy`, or once the run has come back from several: the
+    more often it has, the longer the next may last.
     """
 
     deepest = loss = 0.0
-    longest = bad = good = falling = 0
+    longest = bad = good = falling = healed = 0
     began, is_sudden, is_noisy = (0, 0), False, False
 
     def note_calm(self) -> None:
         """Take in a record without a loss; ten in a row end a dip."""
         self.good, self.falling = self.good + 1, 0
         if self.good >= LEVEL:
-            if not self.is_sudden:
+            self.healed += self.loss >= _CLIFF and not self.is_noisy
+            if not self.is_sudden or self.healed >= _OFTEN:
                 self.deepest, self.longest = max(self.deepest, self.loss), max(self.longest, self.bad)
             self.loss, self.bad = 0.0, 0
 
@@ -117,7 +121,9 @@ class _Dips(State):
             self.is_sudden = True
         elif self.falling <= _STRIDE and self.deepest and not self.is_noisy:
             self.is_sudden = loss >= _MOST * min(1.0, self.deepest)
-        return not self.is_sudden and self.loss <= _ALIKE * self.deepest and self.bad <= _ALIKE * self.longest
+        is_often = self.healed >= _OFTEN
+        longest = self.longest * (self.healed if is_often else _ALIKE)
+        return (is_often or not self.is_sudden) and self.loss <= _ALIKE * self.deepest and self.bad <= longest
 
 
 class RewardCrash(Detector):

@@ -389,7 +389,7 @@ class Departure(Standing):
         self.before = before
         self.trigger = trigger = finding.value
         self.is_back = False
-        self._loads, self._left, self._far = loads, 0.0, 0.0
+        self._loads, self._left, self._nearest, self._far = loads, 0.0, 0.0, 0.0
         self._leaving = NOfMCounter(*spec.n_of_m_for(WARN))
         line, base = finding.threshold, finding.baseline
         is_told = base is not None and abs(base - before.value) <= max(before.spread, _ABOUT * abs(before.value))
@@ -548,7 +548,7 @@ class Departure(Standing):
     def settle(self, since_step: int) -> None:
         """Note the level at which it stays; only where it `stays`."""
         sign, level = self.judged.sign, self.level
-        self._left, self._has_moved = level, not self._has_stayed(level)
+        self._left, self._nearest, self._has_moved = level, level, not self._has_stayed(level)
         self._far = max(level, median_of(self._early), key=self._distance) if self._has_moved else level
         self.settled = Settled(sign * level, sign * self.told, since_step, _unit(self.judged))
         self._leaving.clear()
@@ -559,7 +559,7 @@ class Departure(Standing):
     def follow(self) -> bool:
         """Note the level at which it stays by now, where it had settled and is flat again; whether that is nearer.
 
-        It is by a quarter of the way, or more.
+        It is by a quarter of the way, or more, from the nearest that was told.
         """
         if (settled := self.settled) is None:
             return False
@@ -572,7 +572,8 @@ class Departure(Standing):
         # What creeps outward has still left the level at which it first settled; what wobbles has not moved.
         if self._distance(level) < self._distance(self._left) and not self._is_noise(self._left, level):
             self._left = level
-        return self._is_nearer(level, told)
+        nearest, self._nearest = self._nearest, min(self._nearest, level, key=self._distance)
+        return self._is_nearer(level, nearest)
 
     def _is_nearer(self, level: float, told: float) -> bool:
         return self._distance(level) < (1.0 - _ELSEWHERE) * self._distance(told)

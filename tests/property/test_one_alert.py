@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 from examples import examples
@@ -79,3 +80,15 @@ def test_a_best_that_is_hardly_better_is_no_end_of_a_plateau(every: int) -> None
     reward = lambda record: min(0.6, 0.1 + record / 200) + (0.003 if record % (2 * every) < every else 0.0)  # noqa: E731
     states = [one.state for one in play(600, reward_mean=reward).events if one.rule == "R3"]
     assert states == [EventState.FIRING]
+
+
+@each_row("seed", range(4))
+def test_returns_that_fall_and_come_back_again_and_again_are_told_three_times(seed: int) -> None:
+    dice, returns = random.Random(seed), [250.0] * 12
+    while len(returns) < 6000:
+        top, low = dice.uniform(0.8, 1.0) * (300 + len(returns) / 20), dice.uniform(0, 20)
+        for level, records in ((top, dice.randint(30, 90)), (low, dice.randint(30, 90 + len(returns) // 20))):
+            returns += [level * dice.gauss(1.0, 0.3) for _ in range(records)]
+    events = [one for one in play(len(returns), reward_mean=returns).events if one.rule == "R1"]
+    assert len([one for one in events if one.is_alarm]) <= 12
+    assert max(one.record for one in events) < 3000
