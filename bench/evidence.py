@@ -204,7 +204,7 @@ def listen(log: Log) -> Heard:
             field, records = field or ("llm" if is_text else "classic"), run.stream.rows
             for event in run.events:
                 if event.state in ALARMS and event.level >= Level.WARN:
-                    key = event.said_by, event.family
+                    key = event.raised_by, event.family
                     levels[key] = max(levels.get(key, event.level), event.level)
                     firings[event.level] += event.state is EventState.FIRING
     finally:

@@ -105,7 +105,7 @@ def alarms(engine: Engine, rule: str = "") -> list[Event]:
 def first(engine: Engine, rule: str) -> Event:
     """The first alarm of `rule`; fails when there is none."""
     found = alarms(engine, rule)
-    assert found, f"{rule} did not fire; events: {[(e.said_by, e.level.word, e.record) for e in engine.events]}"
+    assert found, f"{rule} did not fire; events: {[(e.raised_by, e.level.word, e.record) for e in engine.events]}"
     return found[0]
 
 

@@ -85,11 +85,11 @@ def denied(text: str, *, step: int, records: int, is_below: bool = False) -> Ite
 def lies(events: Iterable[Event], verdicts: Iterable[Verdict]) -> Iterator[str]:
     """What sentences of a run deny."""
     for event in events:
-        below = event.said_by in BELOW
+        below = event.raised_by in BELOW
         for denial in denied(event.message, step=event.step, records=event.record, is_below=below):
-            yield f"{event.said_by} at step {event.step}: {denial} in {event.message!r}"
-        if event.record < NAMED[event.said_by].warm_up:
-            yield f"{event.said_by} at record {event.record}, within its warm-up"
+            yield f"{event.raised_by} at step {event.step}: {denial} in {event.message!r}"
+        if event.record < NAMED[event.raised_by].warm_up:
+            yield f"{event.raised_by} at record {event.record}, within its warm-up"
     for verdict in verdicts:
-        for denial in denied(verdict.headline, step=_LATE, records=_LATE, is_below=verdict.said_by in BELOW):
-            yield f"{verdict.said_by} at the end: {denial} in {verdict.headline!r}"
+        for denial in denied(verdict.headline, step=_LATE, records=_LATE, is_below=verdict.raised_by in BELOW):
+            yield f"{verdict.raised_by} at the end: {denial} in {verdict.headline!r}"

@@ -184,7 +184,7 @@ def _verdicts(moment: Moment) -> Iterator[PaletteEntry]:
         yield _opening(moment, text, verdict.headline, target)
         if not verdict.stream:
             words = f"Set thresholds, mute or acknowledge: {verdict.title} ({verdict.rule})"
-            yield _opening(moment, words, "its condition and thresholds", Target(TargetKind.RULE, verdict.said_by))
+            yield _opening(moment, words, "its condition and thresholds", Target(TargetKind.RULE, verdict.raised_by))
 
 
 def _metrics(moment: Moment) -> Iterator[PaletteEntry]:

@@ -372,7 +372,7 @@ class Verdict(NamedTuple):
     also: tuple[Part, ...] = ()
 
     @property
-    def said_by(self) -> str:
+    def raised_by(self) -> str:
         """Id of the part that raised it, else of the rule; texts and thresholds are looked up by it."""
         return self.part or self.rule
 
@@ -461,7 +461,7 @@ class Event(NamedTuple):
     baseline: Evidence | None = None
 
     @property
-    def said_by(self) -> str:
+    def raised_by(self) -> str:
         return self.part or self.rule
 
     def is_of(self, rules: Collection[str]) -> bool:

@@ -203,7 +203,7 @@ class ChainView:
 
 def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
     reader = _ValueReader(snapshot, verdict.since_step, frame_around(snapshot, verdict.since_step, cells))
-    chain = chain_of(verdict.said_by, verdict.family)
+    chain = chain_of(verdict.raised_by, verdict.family)
     reader.knows_decay = chain is not None and chain.name == "stuck"
     told = story(verdict) if verdict.family == "collapse" else None
     reader.dated, reader.is_told = _dates(snapshot, verdict, reader), told is not None

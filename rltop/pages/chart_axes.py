@@ -387,7 +387,7 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
         if not event.is_alarm and event.state not in (EventState.RECOVERED, EventState.RESUMED):
             continue
         kind = MarkerKind.RECOVERY if event.state is EventState.RECOVERED else MarkerKind.ONSET
-        found.append(Marker(event.step, kind, event.level, event.rule, event.said_by in own))
+        found.append(Marker(event.step, kind, event.level, event.rule, event.raised_by in own))
     found = [marker for marker in found if first <= marker.step <= last]
     found += _logged_on(snapshot, _CHECKPOINTS, first, last, MarkerKind.CHECKPOINT)
     found += _logged_on(snapshot, _VALIDATIONS, first, last, MarkerKind.VALIDATION)
@@ -397,7 +397,7 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
 def _rules_about(snapshot: Snapshot, metric: str) -> frozenset[str]:
     # Current verdicts: the chart continues past the step.
     standing = snapshot.at(None).standing
-    rules = {verdict.said_by for verdict in standing if metric in (verdict.metric, verdict.key)}
+    rules = {verdict.raised_by for verdict in standing if metric in (verdict.metric, verdict.key)}
     if not snapshot.source.events:
         return frozenset(rules)
     # Events come from rules, so these are imported already.

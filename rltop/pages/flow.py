@@ -187,7 +187,7 @@ def build_flow(snapshot: Snapshot, *, has_boxes: bool = True, has_goodput: bool 
     return Flow(
         boxes=tuple(_box(snapshot, part, idle.get(part)) for part in PARTS) if has_boxes else (),
         waits=waits,
-        level=max((one.level for one in snapshot.firing if one.said_by == WAITING), default=Level.OK),
+        level=max((one.level for one in snapshot.firing if one.raised_by == WAITING), default=Level.OK),
         age_s=snapshot.part.age_s if snapshot.at_step is None else None,
         step=snapshot.step,
         note=generation_text(snapshot),

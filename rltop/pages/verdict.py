@@ -85,7 +85,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
     verdict = standing_verdict(snapshot, rule)
     spec = registry.NAMED.get(rule)
     if verdict is not None:
-        spec = registry.NAMED.get(verdict.said_by, spec)
+        spec = registry.NAMED.get(verdict.raised_by, spec)
     events = [event for event in snapshot.past_events if event.rule == rule and not event.stream]
     empty = VerdictView(
         verdict=verdict,
@@ -102,7 +102,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
     chain = build_chain(snapshot, verdict, line_cells(width))
     records = _records(snapshot, verdict) if snapshot.at_step is None else None
     is_quiet = verdict in snapshot.set_aside and not empty.is_muted
-    causes = words_of(verdict.said_by).causes
+    causes = words_of(verdict.raised_by).causes
     if _RATE in causes and not rate_jumped(snapshot, verdict.since_step):
         causes = tuple(one for one in causes if one != _RATE)
     return replace(empty, is_acknowledged=is_quiet, records=records, chain=chain, causes=causes)
@@ -136,10 +136,10 @@ def paint_verdict(view: VerdictView, width: int, glyphs: Glyphs, keys: KeyNames 
     if verdict.advice is not None:
         rows += _paragraph("do", verdict.advice.text, width, glyphs)
     rows += _paint_evidence(view, verdict, width, glyphs)
-    rows += _paint_rule(view, verdict.said_by, width, glyphs)
+    rows += _paint_rule(view, verdict.raised_by, width, glyphs)
     if verdict.also:
         rows += _paragraph("also", ", ".join(one.words for one in verdict.also), width, glyphs)
-    rows += _paragraph("why", words_of(verdict.said_by).why, width, glyphs)
+    rows += _paragraph("why", words_of(verdict.raised_by).why, width, glyphs)
     if view.chain is not None:
         rows += [*paint_chain(view.chain, width, glyphs), Row(())]
     for i, cause in enumerate(view.causes):
@@ -492,7 +492,7 @@ _CURVE_CELLS = 24
 
 def alerts_of_symptom(snapshot: Snapshot, chain: str) -> list[Verdict]:
     """The active alerts with this symptom, worst first."""
-    return [one for one in snapshot.firing if chain_of(one.said_by, one.family) is chains()[chain]]
+    return [one for one in snapshot.firing if chain_of(one.raised_by, one.family) is chains()[chain]]
 
 
 def _readings(snapshot: Snapshot, chain: str) -> Iterator[tuple[Link, Signal | None]]:

@@ -288,7 +288,7 @@ def verdict_document(verdict: Verdict) -> Document:
             }
             for one in verdict.evidence
         ],
-        "next": list(words_of(verdict.said_by).next),
+        "next": list(words_of(verdict.raised_by).next),
         "settled": None
         if settled is None
         else {

@@ -262,7 +262,7 @@ def _where(spec: RuleSpec, options: EngineOptions, snapshot: Snapshot | None) ->
         return applies_to(spec)
     if not spec.applies(snapshot.identity.algorithm, snapshot.identity.traits):
         return "does not apply to this run"
-    count = sum(1 for event in snapshot.source.events if event.said_by == spec.id and event.state in _BEGINS)
+    count = sum(1 for event in snapshot.source.events if event.raised_by == spec.id and event.state in _BEGINS)
     said = f"{'logged' if spec.is_fact else 'raised'} {count}×" if count else "no alerts"
     if spec.detector is None:
         return said if count else f"{said}; not evaluated per record"

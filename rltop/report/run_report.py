@@ -142,7 +142,7 @@ class AlertReport:
             "do": "" if verdict.advice is None else verdict.advice.text,
             "incident": "" if began is None else began.words,
             "evidence": evidence_words(verdict.evidence, verdict.key),
-            "why": words_of(verdict.said_by).why,
+            "why": words_of(verdict.raised_by).why,
         }
 
 

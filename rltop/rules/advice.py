@@ -69,7 +69,7 @@ def review(verdict: Verdict) -> Verdict:
         return verdict
     reasons = _reasons(verdict)
     reason = reasons.crit if verdict.level is Level.CRIT else reasons.warn
-    causes = words_of(verdict.said_by).causes
+    causes = words_of(verdict.raised_by).causes
     if reasons.is_in_weights and (verdict.level is Level.CRIT or _STOP_IF in reasons.warn):
         reason = "prefer a checkpoint from before the onset, if it is no worse in evaluation"
     elif causes and reasons.warn != reasons.crit and (verdict.level is Level.CRIT or " if " in reasons.warn):
@@ -81,4 +81,4 @@ def _reasons(verdict: Verdict) -> _Reasons:
     if verdict.family == "truncation" and verdict.since_record <= _FIRST_RECORDS:
         return _table()["truncated from the first record on"]
     table = _table()
-    return table.get(f"rule {verdict.said_by}") or table.get(verdict.family, table["other"])
+    return table.get(f"rule {verdict.raised_by}") or table.get(verdict.family, table["other"])

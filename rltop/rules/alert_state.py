@@ -215,7 +215,7 @@ class AlertState(Cloned):
         self._unmoved = None
         established = lasting.push(level, seen.record, seen.step)
         if self.spec.is_fact and level == INFO:
-            return self._event(context, EventState.FACT, INFO, said(self, finding))
+            return self._event(context, EventState.FACT, INFO, headline_of(self, finding))
         if self.is_firing:
             if isinstance(self.standing, Departure) and self.standing.settled is not None:
                 return self._while_settled(context, finding, _held(self, context, established), self.standing)
@@ -314,7 +314,7 @@ class AlertState(Cloned):
         base = quoted(self.detector, finding, self.standing.usual).baseline
         if not was_alarm or base != self.behind[0]:
             self.behind = behind(self.detector, self.standing, base, context, self.since_record)
-        return self._event(context, state, level, said(self, finding))
+        return self._event(context, state, level, headline_of(self, finding))
 
     def _while_firing(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
         standing, level, found, record = self.standing, self.level, finding.level, context.observation.record
@@ -345,7 +345,7 @@ class AlertState(Cloned):
             self._stand_at(INFO)
             self._better = 0
             self.finding, self.finding_record = finding, record
-            return self._event(context, EventState.EASED, INFO, said(self, finding))
+            return self._event(context, EventState.EASED, INFO, headline_of(self, finding))
         return self._by_standing(context, finding, standing) if isinstance(standing, Departure) else None
 
     @property
@@ -379,7 +379,7 @@ class AlertState(Cloned):
         if established <= self.worst:
             self._stand_at(established)
             self._patience = REMEMBERED_RECORDS
-            return self._event(context, EventState.RESUMED, established, said(self, finding))
+            return self._event(context, EventState.RESUMED, established, headline_of(self, finding))
         if self.level == INFO and established > self._first.level:
             since, judged = self.detector.since or self._lasting.began(established), self.standing.judged
             first = [self._first.value] if judged is None else judged.split(context.recent, self.since_record)[1]
@@ -427,7 +427,7 @@ class AlertState(Cloned):
         self._unmoved, standing = None, self.standing
         self.is_firing = self.is_idle = False
         if self.worst >= WARN and isinstance(standing, Departure) and not self.detector.is_excused:
-            standing.come_back()
+            standing.watch_again()
             self._recovered = _Recovered(self.worst, self.finding, standing)
         self.standing = NOWHERE
         self.recovered_record, self.recovered_step = context.place
@@ -506,7 +506,7 @@ def _beside(state: AlertState, worse: Finding) -> Finding:
     return worse._replace(baseline=base, threshold=line, steps=state.finding.steps)
 
 
-def said(state: AlertState, finding: Finding) -> str:
+def headline_of(state: AlertState, finding: Finding) -> str:
     """The rule's headline for a finding, new or not, without a baseline that is as bad as what it is compared with."""
     shown = quoted(state.detector, finding, state.standing.usual, state.behind)
     text = state.detector.headline(shown).replace(" since the start", f" since step {state.since_step:,}")
@@ -525,12 +525,12 @@ def sentence(state: AlertState, context: RuleContext) -> str:
         if now is not None and standing.is_elsewhere(now):
             text += f"; {_NOW}{standing.worded(now, now)}"
         return text
-    text = said(state, state.finding)
+    text = headline_of(state, state.finding)
     is_older = state.recovered_step is None and state.finding_record < context.observation.record
     if not is_older or (now := standing.now(context.observation)) is None:
         return text
     if _NOW in text:
-        return said(state, state.finding._replace(value=now))
+        return headline_of(state, state.finding._replace(value=now))
     nats = state.detector.nats if state.detector.nats in text else "nats"
     worded = standing.worded(now, state.finding.value).replace("nats", nats)
     is_said = any(f" {worded}{end}" in f"{text} " for end in " :,;")
@@ -582,7 +582,7 @@ class ReportedLevels(State):
         """Take in what is to be told: whether only a level has moved, and not the one that is shown."""
         if event.state is EventState.FACT:
             return False
-        now = OK if event.state is EventState.RECOVERED else event.level, event.said_by
+        now = OK if event.state is EventState.RECOVERED else event.level, event.raised_by
         before, self._last[event.rule] = self._last.get(event.rule), now
         return event.state in _MOVED and before == now
 

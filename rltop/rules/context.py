@@ -20,7 +20,7 @@ from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, mad_of, median_of, middle_
 from rltop.structs import Cloned, NamedTuple
 
 if TYPE_CHECKING:
-    from rltop.rules.standing import Home, JudgedValue
+    from rltop.rules.standing import FrozenLevel, JudgedValue
 
 
 SETTLED = 3
@@ -449,7 +449,7 @@ class RuleContext(Cloned):
         self.first: tuple[Observation, ...] = ()
         self.standing: set[str] = set()
         self.held: set[str] = set()
-        self.homes: dict[JudgedValue, Home] = {}
+        self.homes: dict[JudgedValue, FrozenLevel] = {}
         self.baselines = {name: Frozen() for name in BASELINES}
         self._unlearnt: tuple[str, ...] = BASELINES
         self._histories: dict[str, EvaluationHistory] = {}
@@ -539,16 +539,16 @@ class RuleContext(Cloned):
         """
         if event.state is EventState.FACT:
             return
-        is_back = event.state is EventState.RESUMED and event.said_by not in self.standing
+        is_back = event.state is EventState.RESUMED and event.raised_by not in self.standing
         if event.state is EventState.RECOVERED or event.level < Level.WARN:
             # Also one that has settled at a harmless level: it no longer counts as a symptom.
             self.forget(event)
         else:
-            if event.state is EventState.ESCALATED and event.said_by in self.standing:
+            if event.state is EventState.ESCALATED and event.raised_by in self.standing:
                 # One alert counts once, at its worst.
                 self.raised[event.rule, Level.WARN] = max(0, self.raised.get((event.rule, Level.WARN), 0) - is_told)
-            self.standing.add(event.said_by)
-            self.held.discard(event.said_by)
+            self.standing.add(event.raised_by)
+            self.held.discard(event.raised_by)
         if not (event.is_alarm or (is_back and event.level >= Level.WARN)):
             return
         baseline = self.baselines.get(event.metric)
@@ -562,14 +562,14 @@ class RuleContext(Cloned):
         began = self.record - (event.record - since_record)
         onset = self.onsets.get(event.family)
         if onset is None or began < onset.record:
-            self.onsets[event.family] = Onset(began, since_step, event.said_by, event.metric or event.key)
+            self.onsets[event.family] = Onset(began, since_step, event.raised_by, event.metric or event.key)
 
     def forget(self, event: Event) -> None:
         """Its rule, or part, is no longer active, nor its family, if that is what began it."""
-        self.standing.discard(event.said_by)
-        self.held.discard(event.said_by)
+        self.standing.discard(event.raised_by)
+        self.held.discard(event.raised_by)
         onset = self.onsets.get(event.family)
-        if onset is not None and onset.rule == event.said_by:
+        if onset is not None and onset.rule == event.raised_by:
             del self.onsets[event.family]
 
     @property

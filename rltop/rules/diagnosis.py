@@ -89,18 +89,18 @@ def reason(family: str, metric: str) -> str:
 
 
 def next_steps(verdict: Verdict) -> tuple[NextStep, ...]:
-    return tuple(NextStep(metric, reason(verdict.family, metric)) for metric in words_of(verdict.said_by).next)
+    return tuple(NextStep(metric, reason(verdict.family, metric)) for metric in words_of(verdict.raised_by).next)
 
 
 def links_of(verdict: Verdict) -> tuple[Link, ...]:
     """The chain of a verdict's symptom, then the rule's own related metrics; never the verdict's own metric."""
-    chain = chain_of(verdict.said_by, verdict.family)
+    chain = chain_of(verdict.raised_by, verdict.family)
     links = [link for link in (chain.links if chain is not None else ()) if verdict.metric not in link.metrics]
     asked = {verdict.metric, *(name for link in links for name in link.metrics)}
-    own = [name for name in words_of(verdict.said_by).next if name not in asked]
+    own = [name for name in words_of(verdict.raised_by).next if name not in asked]
     return (*links, *(Link((name,), reason(verdict.family, name)) for name in own))
 
 
 def symptom_of(verdict: Verdict) -> str:
-    chain = chain_of(verdict.said_by, verdict.family)
+    chain = chain_of(verdict.raised_by, verdict.family)
     return verdict.title if chain is None else chain.symptom

@@ -146,7 +146,7 @@ class _Announcer(State):
         if not self.has_told and rules.is_enabled(profiles.RULE):
             told += [_fact(observation, profiles.RULE, profiles.sentence(profile)) for profile in rules.profiles]
         if rules.is_enabled(facts.IMPOSSIBLE):
-            sentences = (facts.not_that(one.key, one.metric, one.value) for one in refused[self._dropped :])
+            sentences = (facts.impossible_text(one.key, one.metric, one.value) for one in refused[self._dropped :])
             told += [_fact(observation, facts.IMPOSSIBLE, sentence) for sentence in sentences]
         if observation.script_alerts and rules.is_enabled(facts.SAID):
             left = int(rules.thresholds(facts.SAID)["most"]) - self._repeated
@@ -234,7 +234,7 @@ class Engine(Cloned):
     def _note(self, event: Event, state: AlertState) -> list[Event]:
         """Log a transition with subject and incident; what is told of it: nothing where its rule stands as before."""
         told = self._spoken(event, state, self._context)
-        if event.is_alarm and not state.incident and self.rules.shown_level(event.said_by, event.level) >= Level.WARN:
+        if event.is_alarm and not state.incident and self.rules.shown_level(event.raised_by, event.level) >= Level.WARN:
             others = [] if told else self._told_of.shown(self._beside(state))
             state.incident = others[0].incident if others else self._join(state)
             if others:
@@ -245,7 +245,7 @@ class Engine(Cloned):
         event = event._replace(metric=_subject(state, self.rules.identity)[0])
         self._context.note(event, state.since_record, state.since_step, is_told=told is not None)
         if state.is_held_back and event.state in (EventState.FIRING, EventState.RESUMED):
-            self._context.held.add(event.said_by)
+            self._context.held.add(event.raised_by)
         return [] if told is None else [self._log(*told)]
 
     def _log(self, event: Event, state: AlertState) -> Event:
@@ -297,7 +297,7 @@ class Engine(Cloned):
             if (told := self._told_of.tell(event, state, self._beside(state), context)) is None:
                 return None
             event, state = told
-        event = event._replace(level=self.rules.shown_level(event.said_by, event.level))
+        event = event._replace(level=self.rules.shown_level(event.raised_by, event.level))
         return None if self._told_of.is_shown_already(event) else (event, state)
 
     def after(self, observation: Observation) -> Engine:
@@ -406,7 +406,7 @@ class Engine(Cloned):
 
     def _verdict(self, state: AlertState) -> Verdict:
         found = verdict_of(state, *_subject(state, self.rules.identity), self._context)
-        level, worst = (self.rules.shown_level(found.said_by, one) for one in (found.level, found.worst))
+        level, worst = (self.rules.shown_level(found.raised_by, one) for one in (found.level, found.worst))
         also = tuple(map(self._also, self._beside(state))) if state.is_firing else ()
         found = found._replace(incident=self._incidents.known.get(state.incident), level=level, worst=worst, also=also)
         return advise(found, self._context.checkpoints.before(state.since_step), is_followed=self._is_followed(state))

@@ -119,5 +119,5 @@ class NewMetric(Detector):
         return f"newly logged: {first}" + (f" and {more} more" if more > 0 else "")
 
 
-def not_that(key: str, metric: str, value: float) -> str:
+def impossible_text(key: str, metric: str, value: float) -> str:
     return f"{Label.of(key).display} of {number(value)} is not {CATALOG[metric].title}: impossible; shown as logged"

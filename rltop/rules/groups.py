@@ -234,7 +234,7 @@ class FewSamples(Detector):
 class NoAdvantage(ConstantReward):
     """A1: every advantage of the batch is 0, whatever the completions earn; a graver alert says it all."""
 
-    said_by = NO_SIGNAL
+    covered_by = NO_SIGNAL
 
     def is_same(self, values: Mapping[str, float]) -> bool | None:
         high, low = values.get("adv_max"), values.get("adv_min")

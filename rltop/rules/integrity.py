@@ -56,7 +56,7 @@ class _LossLike(State):
         for name in (*context.observation.loss_like, *[name for name in LOSS_LIKE if name in values]):
             finite[name] = finite.get(name, 0) + 1
 
-    def pass_over(self, marks: Mapping[str, NonFinite], context: RuleContext) -> None:
+    def note_marks(self, marks: Mapping[str, NonFinite], context: RuleContext) -> None:
         """Note which have come back on this record, and which are still not numbers."""
         here = context.observation.loss_like
         gone = {name for name in self.streaks if name not in marks}
@@ -100,7 +100,7 @@ class NonFiniteValue(Detector):
             self.gradient_streak = 0
             self.null_streaks.clear()
             if self.loss_like.streaks:
-                self.loss_like.pass_over(marks, context)
+                self.loss_like.note_marks(marks, context)
             return self.of_evaluation if values or context.observation.loss_like else None
         self.record, self.gradient_streak = record, self.gradient_streak + 1 if "grad_norm" in marks else 0
         if _is_no_update(marks):
@@ -111,7 +111,7 @@ class NonFiniteValue(Detector):
         levels = {name: self._level(name, kind) for name, kind in marks.items()}
         nulls = [name for name, kind in marks.items() if kind is NonFinite.NULL]
         self.null_streaks = {name: self.null_streaks.get(name, 0) + 1 for name in nulls}
-        self.loss_like.pass_over(marks, context)
+        self.loss_like.note_marks(marks, context)
         level = max(levels.values())
         # Strict JSON has no other word for a gradient that overflows while fp16 looks for its scale.
         unseen = self.unseen.difference(("grad_norm",) if "loss" in values or "policy_loss" in values else ())

@@ -169,7 +169,7 @@ class StepSlower(Detector):
                 return QUIET  # no more than noise, but not unchanged
             factor = seconds / base * known / now
             return Finding(INFO, seconds, base, self.warn * base, (factor,), ("longer",))
-        start.pass_over()
+        start.skip_value()
         self.slow = (tuple(kind.head), tuple(kind.recent))
         return Finding(CRIT if seconds > crit * base else WARN, seconds, base, warn * base)
 

@@ -358,7 +358,7 @@ class ConstantReward(Detector):
     by Laplace's rule of succession (same + 1) / (seen + 2), to the power of the streak's length.
     """
 
-    said_by: frozenset[str] = frozenset()
+    covered_by: frozenset[str] = frozenset()
     """Under an alert of these it finds nothing."""
     varied = same = streak = 0
     highest = -math.inf
@@ -374,7 +374,7 @@ class ConstantReward(Detector):
             return QUIET
         self.since = self.since or context.place
         self.streak += 1
-        if not (self._is_beyond_chance(reward) and context.standing.isdisjoint(self.said_by)):
+        if not (self._is_beyond_chance(reward) and context.standing.isdisjoint(self.covered_by)):
             return QUIET
         # A mean can stand at its own top while single completions have earned far more.
         is_best = self.highest - reward.value <= self.thresholds["short"] * (reward.top - reward.bottom)

@@ -221,7 +221,7 @@ LOADS = {"total_tokens": "tokens a step", "response_len_mean": "completion lengt
 Loads = tuple[tuple[str, float], ...]
 
 
-class Home(Cloned):
+class FrozenLevel(Cloned):
     """A level that an alert, active up to `record` of the run, has frozen: as other rules of the metric see it."""
 
     def __init__(self, before: Before, trigger: float) -> None:
@@ -424,7 +424,7 @@ class Departure(Standing):
         """Take a record in, and keep the frozen level known to the other rules."""
         self.look(context.observation)
         if (home := context.homes.get(self.judged)) is None:
-            context.homes[self.judged] = home = Home(self.before, self.trigger)
+            context.homes[self.judged] = home = FrozenLevel(self.before, self.trigger)
         home.record = context.observation.record
 
     def look(self, observation: Observation) -> None:
@@ -465,7 +465,7 @@ class Departure(Standing):
         """None of the newest values is back: thirty, and one more."""
         return self._count > SETTLED_AFTER and not self._inside
 
-    def come_back(self) -> None:
+    def watch_again(self) -> None:
         """Begin to watch whether it leaves again: only values from now on count."""
         self._inside = _ALL_FLAGS
         self.settled = None

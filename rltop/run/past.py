@@ -85,7 +85,7 @@ def _past_verdict(past: _Past, incidents: Mapping[int, Incident], step: int, ide
     from rltop.rules.advice import advise  # noqa: PLC0415 - likewise
 
     event = past.event
-    spec = registry.NAMED.get(event.said_by)
+    spec = registry.NAMED.get(event.raised_by)
     metric, key = event.metric, event.key
     if not (metric or key) and spec is not None and identity is not None:
         metric, key = identity.subject(spec.metrics)
@@ -205,7 +205,7 @@ class Alert(Struct):
     part: str = ""
 
     @property
-    def said_by(self) -> str:
+    def raised_by(self) -> str:
         """Id of the part that reached its worst level, else of the rule."""
         return self.part or self.rule
 
@@ -214,7 +214,7 @@ class Alert(Struct):
         """The symptom in two or three words; for a rule that no longer exists, its family."""
         from rltop.rules.registry import NAMED  # noqa: PLC0415 - an alert implies imported rules
 
-        spec = NAMED.get(self.said_by)
+        spec = NAMED.get(self.raised_by)
         return self.family if spec is None else spec.title
 
     @property
@@ -270,7 +270,7 @@ def history_of(events: Sequence[Event], muted: Collection[str] = ()) -> History:
             found[number] = _moved_on(found[number], event)
     alerts = (one for one in found if one.level >= Level.WARN)
     return History(
-        tuple(replace(one, is_muted=True) if one.rule in muted or one.said_by in muted else one for one in alerts)
+        tuple(replace(one, is_muted=True) if one.rule in muted or one.raised_by in muted else one for one in alerts)
     )
 
 

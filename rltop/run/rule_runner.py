@@ -185,7 +185,7 @@ class RuleRunner:
             found = unreadable(counts, steps, self.limits(UNREADABLE)) or two_writers(
                 counts, self.limits(TWO_WRITERS), len(steps), overwritten
             )
-        return None if found is None or self.is_silent(found.said_by) else advise(found)
+        return None if found is None or self.is_silent(found.raised_by) else advise(found)
 
     def warm_up(self, stream: Stream) -> tuple[int, int] | None:
         return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up

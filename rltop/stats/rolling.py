@@ -209,7 +209,7 @@ class Frozen(Cloned):
             self.is_final = len(held) >= self.size
         return before
 
-    def pass_over(self) -> None:
+    def skip_value(self) -> None:
         """Count a value without learning from it: a bad value must not move the baseline."""
         if not self.is_final:
             self._passed += 1

@@ -64,12 +64,12 @@ def test_a_thread_is_told_as_its_numbers_say(thread: str, tmp_path: Path) -> Non
     assert (identity.dialect.name, identity.traits.is_async) == (case["trainer"], True)
     events = [event for event in snapshot.source.events if event.rule in NAMED]
     if "rule" not in case:
-        assert [(event.said_by, event.message) for event in events if event.level >= Level.WARN] == []
+        assert [(event.raised_by, event.message) for event in events if event.level >= Level.WARN] == []
         return
-    said = [event for event in events if event.said_by == case["rule"]]
-    assert said, [(event.said_by, event.level.word, event.message) for event in events]
+    said = [event for event in events if event.raised_by == case["rule"]]
+    assert said, [(event.raised_by, event.level.word, event.message) for event in events]
     assert max(event.level for event in said) is Level[case["level"]], [event.message for event in said]
-    standing = [one for one in snapshot.standing if one.said_by == case["rule"] and one.is_active]
+    standing = [one for one in snapshot.standing if one.raised_by == case["rule"] and one.is_active]
     messages = [event.message for event in said] + [one.headline for one in standing]
     assert any(all(part in text for part in case["says"]) for text in messages), messages
 
@@ -80,7 +80,7 @@ def test_page_document_and_alert_say_one_sentence(thread: str, tmp_path: Path) -
     flow, document = build_flow(snapshot), pipeline_document(snapshot)
     assert flow is not None
     assert document is not None
-    (alert,) = [one for one in snapshot.firing if one.said_by == WAITING]
+    (alert,) = [one for one in snapshot.firing if one.raised_by == WAITING]
     assert alert.headline.split(" (baseline")[0] == flow.waits.sentence == document["sentence"]
     assert alert.level is flow.level
     assert document["level"] == flow.level.word

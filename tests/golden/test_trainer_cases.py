@@ -136,7 +136,7 @@ def test_a_share_that_comes_late_is_no_fall_of_the_validation_score(tmp_path: Pa
     run = read_whole(str(path), Config(), FakeClock()).runs[0]
     assert run.identity is not None
     assert run.identity.dialect.name == "open-instruct"
-    told = [event for event in run.events if event.said_by == "F3"]
+    told = [event for event in run.events if event.raised_by == "F3"]
     assert {event.key for event in told} == {"eval/scores"}
     assert len(told) == 10
     assert not [event for event in run.events if event.level >= Level.WARN]

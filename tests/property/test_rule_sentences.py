@@ -46,7 +46,7 @@ def said(engine: Engine, observations: Iterator) -> Iterator[Sequence[Verdict]]:
 def check(verdicts: Sequence[Verdict]) -> None:
     early = defaultdict(set)
     for verdict in verdicts:
-        if HOMES.get(verdict.said_by) not in FILES:
+        if HOMES.get(verdict.raised_by) not in FILES:
             continue
         for before, _, after, _ in _MOVE.findall(verdict.headline):
             assert before != after, verdict.headline

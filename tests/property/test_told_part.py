@@ -29,7 +29,7 @@ def assert_last_told(engine: Engine, observation: Observation) -> list[Event]:
     for verdict in engine.verdicts:
         if verdict.rule in PARTS and verdict.is_active:
             last = told[verdict.rule]
-            assert (verdict.said_by, verdict.level) == (last.said_by, last.level), (observation.record, last)
+            assert (verdict.raised_by, verdict.level) == (last.raised_by, last.level), (observation.record, last)
     return happened
 
 
@@ -68,5 +68,5 @@ def test_a_part_that_takes_over_is_told_of(ratio: str, gini: int) -> None:
     for one in series(220, group_len_ratio=_RATIO[ratio], group_len_gini=step_up(0.15, 0.7, gini)):
         assert_last_told(engine, one)
     told = [event for event in engine.events if event.rule == "P5"]
-    assert [(event.said_by, event.state) for event in told if event.part][:1] == [("P7", EventState.RESUMED)]
+    assert [(event.raised_by, event.state) for event in told if event.part][:1] == [("P7", EventState.RESUMED)]
     assert len([event for event in told if event.is_alarm]) == 1

@@ -48,20 +48,20 @@ def test_what_a_rule_compares_is_its_metric_or_says_what_it_is(path: Path, monke
             for one in [one for one in verdict.evidence if one.steps is not None]:
                 start, end = one.steps or (0, 0)
                 rows = [each for each in segment if start <= each.step <= end]
-                if verdict.said_by == "P3":  # not of what a save or an evaluation distorts
+                if verdict.raised_by == "P3":  # not of what a save or an evaluation distorts
                     rows = [each for each in rows if each.values.keys().isdisjoint(("time_save", "time_eval"))]
                 held = [each.values.get(verdict.metric) for each in rows]
                 found = [value for value in held if value is not None]
-                is_known = verdict.metric != "time_step" and not registry.NAMED[verdict.said_by].measures
+                is_known = verdict.metric != "time_step" and not registry.NAMED[verdict.raised_by].measures
                 is_known = is_known and verdict.since_step >= segment[0].step
                 if is_known and abs(median(found)) != pytest.approx(abs(one.value)):
-                    strange.add(f"{verdict.said_by}: {one.name} {one.value} is not of steps {one.steps}")
+                    strange.add(f"{verdict.raised_by}: {one.name} {one.value} is not of steps {one.steps}")
             if verdict.threshold is None or verdict.metric not in values:
                 continue
             lately = values[verdict.metric][-64:]
             reach = max(map(abs, (*lately, verdict.baseline or 0.0)))
             if not min(lately) - 3 * reach <= verdict.threshold <= max(lately) + 10 * reach:
-                strange.add(f"{verdict.said_by}: {verdict.threshold} over {min(lately)} to {max(lately)}")
+                strange.add(f"{verdict.raised_by}: {verdict.threshold} over {min(lately)} to {max(lately)}")
         return events
 
     monkeypatch.setattr(Engine, "observe", watched)
@@ -82,7 +82,7 @@ def test_a_metric_has_one_baseline_and_it_names_its_steps() -> None:
     (base,) = [one for one in verdict.evidence if one.name == "baseline"]
     snapshot = Snapshot(run)
     signal = signal_of(snapshot, "kl")
-    assert verdict.said_by == "O12"
+    assert verdict.raised_by == "O12"
     assert beginning_of(snapshot, signal)[1:] == (base.value, base.steps) == (pytest.approx(0.031), (6, 15))
     assert "baseline 0.031 nats (steps 6–15)" in check_text(snapshot, width=200)
     assert f"({number(base.value)})".replace("(", "(baseline ") in verdict.headline

@@ -26,11 +26,11 @@ def not_beyond(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             # A count that is reached, or the value at which it would end.
             return event
         if line is not None and value == line:
-            found.append(f"{event.said_by}: {value} is its threshold: {event.message}")
+            found.append(f"{event.raised_by}: {value} is its threshold: {event.message}")
         elif None in {line, base} or is_absolute(state.detector, finding):
             return event
         elif (line - base) * (value - line) < 0.0:
-            found.append(f"{event.said_by}: {value} does not pass {line} from {base}: {event.message}")
+            found.append(f"{event.raised_by}: {value} does not pass {line} from {base}: {event.message}")
         return event
 
     monkeypatch.setattr(AlertState, "advance", watched)

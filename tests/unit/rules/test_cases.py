@@ -28,7 +28,7 @@ def test_case(
 ) -> None:
     engine = play(RECORDS, Algorithm(algorithm), **values(healthy, change))
     assert [*lies(engine.events, engine.verdicts), *not_beyond] == []
-    said = [event for event in engine.events if event.said_by == rule]
+    said = [event for event in engine.events if event.raised_by == rule]
     if level == "silent":
         assert [(event.record, event.level) for event in said] == []
         return

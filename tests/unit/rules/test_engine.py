@@ -144,7 +144,7 @@ def test_another_key_that_takes_a_metric_over_has_no_past() -> None:
     engine.identified(first._replace(signals={**first.signals, "loss": (other, signal)}))
     for one in list(series(100, reward_mean=noisy(0.2, 0.1), response_len_mean=noisy(100.0)))[60:]:
         engine.observe(one)
-    assert [event for event in alarms(engine) if event.said_by == "L11"] == []
+    assert [event for event in alarms(engine) if event.raised_by == "L11"] == []
 
 
 def test_identified_ends_what_no_longer_applies() -> None:

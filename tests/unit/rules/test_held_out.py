@@ -113,7 +113,7 @@ def test_every_source_of_an_evaluation_is_judged() -> None:
     found = [event for event in verl({"gsm8k/acc/mean@1": lambda r: 0.6, "aime24/acc/mean@1": falls})
              if event.family == "validation" and event.level >= Level.WARN]  # fmt: skip
     assert found
-    assert {event.said_by for event in found} <= {"R5"}
+    assert {event.raised_by for event in found} <= {"R5"}
     assert "aime24" in found[0].message and found[0].key == "val-core/aime24/acc/mean@1"
 
 

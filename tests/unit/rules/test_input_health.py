@@ -59,7 +59,7 @@ def test_l4_waits_for_half_an_hour() -> None:
     assert first_record_late(1799.0) is None
     verdict = first_record_late(2100.0)
     assert verdict is not None
-    assert (verdict.said_by, verdict.level) == ("L4", Level.INFO)
+    assert (verdict.raised_by, verdict.level) == ("L4", Level.INFO)
     assert "35" in verdict.headline
 
 

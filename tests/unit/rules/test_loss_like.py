@@ -12,7 +12,7 @@ from rltop.model import Event, Level
 
 
 def events(rows: list[dict[str, Any]]) -> list[Event]:
-    return [event for event in judged(rows) if event.said_by == "L1" and event.level >= Level.WARN]
+    return [event for event in judged(rows) if event.raised_by == "L1" and event.level >= Level.WARN]
 
 
 def rows(count: int, key: str, bad: set[int]) -> list[dict[str, Any]]:

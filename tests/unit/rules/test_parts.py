@@ -52,7 +52,7 @@ def test_a_worse_part_makes_the_same_alert_worse_and_is_shown() -> None:
     assert (first, part, state, level) == ("info", "", "escalated", "warn")
     assert record >= 90
     (verdict,) = shown(engine)
-    assert (verdict.said_by, verdict.level, verdict.title) == ("P5", Level.WARN, "stragglers")
+    assert (verdict.raised_by, verdict.level, verdict.title) == ("P5", Level.WARN, "stragglers")
     assert "part" not in verdict_document(verdict)
     uneven = play(120, group_len_gini=GINI)
     assert verdict_document(shown(uneven)[0])["part"] == event_document(alarms(uneven, "P7")[-1])["part"] == "P7"
@@ -67,8 +67,8 @@ def test_the_rule_stands_while_one_of_its_parts_does() -> None:
             event for event in engine.observe(one) if (event.rule, event.state) == ("P5", EventState.RECOVERED)
         ]
         if one.record == 150:
-            assert [verdict.said_by for verdict in shown(engine)] == ["P7"]
-    assert [event.said_by for event in recovered] == ["P7"]
+            assert [verdict.raised_by for verdict in shown(engine)] == ["P7"]
+    assert [event.raised_by for event in recovered] == ["P7"]
     assert recovered[0].record > 180
     assert len(alarms(engine, "P5")) == 1
 
@@ -101,9 +101,9 @@ def test_muting_a_part_leaves_the_rule_and_muting_the_rule_takes_all() -> None:
     engine.mute("P7")
     for one in series(120, group_len_gini=step_up(0.15, 0.7, 60), group_len_ratio=step_up(2.0, 12.0, 80)):
         engine.observe(one)
-    assert [verdict.said_by for verdict in shown(engine)] == ["P5"]
+    assert [verdict.raised_by for verdict in shown(engine)] == ["P5"]
     assert [event.record for event in alarms(engine, "P5") if not event.part], "told although the muted part stands"
-    assert [verdict.said_by for verdict in engine.muted_verdicts] == ["P7"]
+    assert [verdict.raised_by for verdict in engine.muted_verdicts] == ["P7"]
     engine.mute("P5")
     assert shown(engine) == []
     assert len(engine.muted_verdicts) == 1

@@ -170,4 +170,4 @@ def test_thresholds_of_a_profile_hold_after_a_new_phase_too() -> None:
         options = EngineOptions(profiles=("moe",), by_profile={"moe": {"P2": {"info": limit}}})
         engine = Engine(identity(names=["curriculum_level", *slower]), options)
         run(engine, curriculum_level=lambda r: float(r >= 40), **slower)
-        assert [event.said_by for event in engine.events if event.rule == "P1"][:1] == expected
+        assert [event.raised_by for event in engine.events if event.rule == "P1"][:1] == expected

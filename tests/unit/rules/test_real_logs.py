@@ -262,9 +262,9 @@ def test_r2_one_hard_prompt_after_another_is_chance() -> None:
         "reward_max": lambda r: 0.0 if is_same(r) else 1.0,
         "reward_min": 0.0,
     }
-    assert "R2" not in {e.said_by for e in alarms(play(500, **batches))}
+    assert "R2" not in {e.raised_by for e in alarms(play(500, **batches))}
     assert "R2" in {
-        e.said_by for e in alarms(play(200, **{**batches, "reward_std": lambda r: 0.4 if r < 100 else 0.0}))
+        e.raised_by for e in alarms(play(200, **{**batches, "reward_std": lambda r: 0.4 if r < 100 else 0.0}))
     }
 
 
@@ -343,7 +343,7 @@ def test_l1_a_step_that_mixed_precision_skipped_is_a_fact_once() -> None:
     lasting = first(play(60, grad_norm=gone(30, 31), **MOVING), "L1")
     assert (lasting.record, lasting.level) == (31, Level.WARN)
     masked = play(60, grad_norm=gone(30), **{**MOVING, "loss": lambda r: 0.0 if r == 30 else 0.5})
-    assert {"L1"} <= {event.said_by for event in alarms(masked)}
+    assert {"L1"} <= {event.raised_by for event in alarms(masked)}
 
 
 # -- KL and weights --------------------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ def test_m6_single_weights_do_not_move_the_median() -> None:
 def test_a_kl_under_a_generic_name_may_be_a_sum() -> None:
     far = {"kl_ref": noisy(3.6), "reward_mean": lambda r: r / 100}
     assert alarms(play(100, traits={"is_generic": True}, **far)) == []
-    assert {"M9", "O12"} <= {event.said_by for event in alarms(play(100, **far))}
+    assert {"M9", "O12"} <= {event.raised_by for event in alarms(play(100, **far))}
 
 
 # -- step time -------------------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def test_every_tenth_step_is_named_between_evaluations_of_another_rhythm() -> No
 def test_the_periodic_cost_ends() -> None:
     engine = play(100, time_step=lambda record: tenth(record) if record < 62 else noisy(30.0, 0.03)(record))
     assert first(engine, "P16")
-    assert not [verdict for verdict in engine.verdicts if verdict.said_by == "P16" and verdict.recovered_step is None]
+    assert not [verdict for verdict in engine.verdicts if verdict.raised_by == "P16" and verdict.recovered_step is None]
 
 
 @each_row(
@@ -163,7 +163,7 @@ def test_slow_steps_at_odd_distances_are_not_periodic() -> None:
 def test_a_small_periodic_cost_is_a_note() -> None:
     engine = play(90, time_step=lambda record: tenth(record, slow=120.0))
     assert not alarms(engine, "P16")
-    assert next(event.level for event in engine.events if event.said_by == "P16") is Level.INFO
+    assert next(event.level for event in engine.events if event.raised_by == "P16") is Level.INFO
 
 
 def test_a_saturated_task_says_since_when_and_what_it_costs() -> None:
@@ -173,7 +173,7 @@ def test_a_saturated_task_says_since_when_and_what_it_costs() -> None:
         zero_std_frac=lambda record: 0.0 if record < 40 else 1.0,
         time_step=noisy(30.0),
     )
-    (verdict,) = [one for one in engine.verdicts if one.said_by == "G1"]
+    (verdict,) = [one for one in engine.verdicts if one.raised_by == "G1"]
     assert verdict.level is Level.INFO
     assert verdict.since_step == 40
     assert "81.2 % of the step time of the last 100 records taught nothing" in verdict.headline
@@ -245,7 +245,7 @@ def test_a_run_that_never_leaves_the_lowest_reward_is_raised_and_ends() -> None:
         return sparse(record) if record < 160 else noisy(-150.0)(record)
 
     engine = play(190, Algorithm.PPO, reward_mean=late, entropy=noisy(1.09, 0.001))
-    assert not [verdict for verdict in engine.verdicts if verdict.said_by == "R21" and verdict.recovered_step is None]
+    assert not [verdict for verdict in engine.verdicts if verdict.raised_by == "R21" and verdict.recovered_step is None]
 
 
 @each_row(

@@ -417,7 +417,7 @@ def test_o12_a_kl_that_drifts_as_the_reward_falls_is_one_incident(rate: float, f
             kl_ref=[noisy(0.02 * math.exp(min(4.0, max(0, r - 150) * rate)), 0.15, seed)(r) for r in range(1, 301)],
             reward_mean=[noisy(0.6, 0.05, seed)(r) - min(0.45, max(0, r - 150) * fall) for r in range(1, 301)],
         )
-        verdicts = {one.said_by: one for one in engine.verdicts}
+        verdicts = {one.raised_by: one for one in engine.verdicts}
         assert {"R1", "O12"} <= verdicts.keys(), seed
         assert verdicts["R1"].incident == verdicts["O12"].incident, seed
         assert 150 <= verdicts["R1"].since_step == verdicts["O12"].since_step < 200, seed
@@ -646,7 +646,7 @@ def test_a_reward_model_of_which_only_the_loss_is_logged_stays_at_chance() -> No
 def test_rm_rules() -> None:
     chance = play(260, Algorithm.REWARD, rm_accuracy=noisy(0.5, 0.1), rm_margin=noisy(0.001, 1.0), lr=1e-4)
     assert first(chance, "RM2").record <= 35
-    (verdict,) = (one for one in chance.verdicts if one.said_by == "RM2")
+    (verdict,) = (one for one in chance.verdicts if one.raised_by == "RM2")
     assert verdict.evidence[0].name == "rm_margin"
     told = first(play(260, Algorithm.REWARD, rm_accuracy=noisy(0.5, 0.1), lr=1e-4), "RM2")
     assert told.record <= 210

@@ -54,7 +54,7 @@ def test_correction_weights_against_their_lines(
 
 def test_m6_recovers() -> None:
     engine = play(90, is_ess=lambda r: 0.4 if 30 <= r < 50 else 0.9)
-    assert [event.state.value for event in engine.events if event.said_by == "M6"] == ["firing", "recovered"]
+    assert [event.state.value for event in engine.events if event.raised_by == "M6"] == ["firing", "recovered"]
 
 
 def test_m8_staleness_that_climbs_is_a_warning_and_one_that_was_set_up_is_not() -> None:

@@ -126,7 +126,7 @@ def test_r5_says_whether_the_training_reward_fell_too() -> None:
     fall = every(10, [0.3, 0.45, 0.55, 0.58, 0.57, 0.4, 0.39, 0.38])
     gamed = play(80, val_score=fall, reward_mean=lambda r: r / 80)
     worse = play(80, val_score=fall, reward_mean=lambda r: noisy(0.5 if r < 50 else 0.42, 0.01)(r))
-    assert {e.said_by for e in alarms(gamed)} == {"R5"}
+    assert {e.raised_by for e in alarms(gamed)} == {"R5"}
     assert "while training reward holds" in first(gamed, "R5").message
     assert "training reward" not in first(worse, "R5").message
     lost = play(90, val_score=every(10, [0.5, 0.55, 0.56, 0.56, 0.57, 0.56, 0.02, 0.01, 0.0]))
@@ -329,7 +329,7 @@ def test_f4_what_is_newly_logged_is_said_once() -> None:
 
 def test_facts_are_never_verdicts() -> None:
     engine = judged(140, curriculum)
-    assert not {verdict.said_by for verdict in engine.verdicts} & {"F1", "F2", "F3", "F4", "L8"}
+    assert not {verdict.raised_by for verdict in engine.verdicts} & {"F1", "F2", "F3", "F4", "L8"}
 
 
 # -- what goes on for hundreds of records ------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_d2_an_evaluation_far_below_training_before_training_is_perfect() -> Non
             val_acc=lambda r: evaluated if r % 20 == 0 else None,
             rm_margin=margin(1.0, 0.2),
         )
-        return [event.said_by for event in alarms(engine)]
+        return [event.raised_by for event in alarms(engine)]
 
     assert run(0.7) == []
     assert run(0.5) == ["D2"]

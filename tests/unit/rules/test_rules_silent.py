@@ -51,7 +51,7 @@ def test_r22_ends_where_batches_differ_again() -> None:
     }
     engine = play(120, **rewards)
     assert first(engine, "R22").record <= 40
-    assert [event for event in engine.events if event.said_by == "R22"][-1].state.value == "recovered"
+    assert [event for event in engine.events if event.raised_by == "R22"][-1].state.value == "recovered"
 
 
 def test_a_dead_start_is_one_alert() -> None:
@@ -123,7 +123,7 @@ def test_o18_gradient_norm_that_is_absurd_from_the_start() -> None:
     assert play(30, grad_norm=noisy(2e5)).events == [], "a loss summed over the tokens of a batch"
     unclipped = play(30, grad_norm=noisy(2e6))
     assert alarms(unclipped) == []
-    assert [event.level for event in unclipped.events if event.said_by == "O1"] == [Level.INFO]
+    assert [event.level for event in unclipped.events if event.raised_by == "O1"] == [Level.INFO]
     assert alarms(play(30, grad_norm=lambda r: 2e8 if r == 5 else noisy(3e4)(r)), "O1") == []
 
 
@@ -157,15 +157,15 @@ def test_t9_no_completion_has_ever_ended() -> None:
 def test_t9_none_ever_is_refuted_by_the_first_that_ends() -> None:
     ended = lambda r: 360.0 if r in (33, 34, 41, 48) else 0.0  # noqa: E731
     engine = play(120, terminated_len_mean=ended, truncated_frac=0.98, rules=alone("T9"))
-    events = [(event.state, event.record) for event in engine.events if event.said_by == "T9"]
+    events = [(event.state, event.record) for event in engine.events if event.raised_by == "T9"]
     assert events[:2] == [(EventState.FIRING, 24), (EventState.RECOVERED, 33)]
-    assert [verdict.since_record for verdict in engine.verdicts if verdict.said_by == "T9"] == [35]
+    assert [verdict.since_record for verdict in engine.verdicts if verdict.raised_by == "T9"] == [35]
 
 
 def test_t9_trap_generation_of_a_fixed_length() -> None:
     fixed = play(80, algorithm=Algorithm.PPO, stop_count=0.0)
     assert alarms(fixed) == []
-    assert "T9" in {event.said_by for event in fixed.events}
+    assert "T9" in {event.raised_by for event in fixed.events}
     assert alarms(play(80, stop_count=0.0, response_len_min=53.0, response_len_max=53.0), "T9") == []
 
 

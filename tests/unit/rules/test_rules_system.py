@@ -78,7 +78,7 @@ def test_p1_dates_slower_steps_without_the_validation_before_them_and_says_how_l
         time_eval=tested,
         stages=lambda r: {"gen": 0.7 * slow(r), "update_actor": 0.3 * slow(r), "testing": tested(r) or 0.0},
     )
-    (verdict,) = [one for one in engine.verdicts if one.said_by == "P1"]
+    (verdict,) = [one for one in engine.verdicts if one.raised_by == "P1"]
     assert verdict.since_step == 151
     assert "now 16" not in verdict.headline, "with validation it would be 168 s"
 

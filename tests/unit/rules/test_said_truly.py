@@ -306,7 +306,7 @@ def test_a_learning_rate_that_decays_as_planned_is_no_cause_of_a_crash() -> None
 
 
 def _since(engine: Engine) -> dict[str, int]:
-    return {one.said_by: one.since_step for one in engine.verdicts if one.level >= Level.WARN}
+    return {one.raised_by: one.since_step for one in engine.verdicts if one.level >= Level.WARN}
 
 
 def test_a_clean_step_is_dated_by_its_first_record() -> None:
@@ -396,7 +396,7 @@ def test_compute_in_vain_is_dated_by_its_first_record_and_beyond_the_threshold_b
     engine = play(260, zero_std_frac=shares, reward_mean=noisy(0.3, 0.1))
     event = first(engine, "G1")
     assert (event.since_step, event.record > 100) == (1, True)
-    (verdict,) = [one for one in engine.verdicts if one.said_by == "G1"]
+    (verdict,) = [one for one in engine.verdicts if one.raised_by == "G1"]
     value, threshold = (one.value for one in verdict.evidence[:2])
     assert value > threshold == 0.7
 

@@ -57,7 +57,7 @@ def test_l10_a_reward_that_is_no_longer_logged() -> None:
     assert event.record == 24
     assert event.level is Level.WARN
     back = play(60, grad_norm=noisy(0.5), reward_mean=lambda r: None if 20 <= r < 30 else noisy(0.4)(r))
-    assert [verdict for verdict in back.verdicts if verdict.said_by == "L11" and verdict.recovered_step is None] == []
+    assert [verdict for verdict in back.verdicts if verdict.raised_by == "L11" and verdict.recovered_step is None] == []
 
 
 def test_l10_trap_a_reward_with_a_cadence_of_its_own_and_rows_without_an_update() -> None:

@@ -81,7 +81,7 @@ def run_of(folder: Path, made: list[dict[str, Any]], config: Config | None = Non
 
 
 def alarms(run: Run) -> dict[str, tuple[str, int]]:
-    return {event.said_by: (event.level.word, event.step) for event in run.events if event.is_alarm}
+    return {event.raised_by: (event.level.word, event.step) for event in run.events if event.is_alarm}
 
 
 def test_guesses_stand_on_the_overview_and_are_said_to_be_guesses(tmp_path: Path) -> None:

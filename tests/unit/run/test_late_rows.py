@@ -53,7 +53,7 @@ def test_a_late_evaluation_is_told_once_also_while_it_is_not_known_who_writes() 
     rows = RECORDED.read_bytes().splitlines(keepends=True)
     late = b'{"step": 3, "data": {"val-core/DigitalLearningGmbH/MATH-lighteval/acc/mean@4": 0.5}}\n'
     for after in (5, 40):
-        told = [event for event in judged([*rows[:after], late, *rows[after:60]]) if event.said_by == "F3"]
+        told = [event for event in judged([*rows[:after], late, *rows[after:60]]) if event.raised_by == "F3"]
         assert [event.step for event in told].count(3) == 1
 
 

@@ -154,7 +154,7 @@ def test_the_first_record_is_late_where_the_settings_say_so(
     tmp_path: Path, settings: dict[str, float | bool], is_told: bool
 ) -> None:
     writer = Writer(tmp_path / "metrics.jsonl", ["starting\n"], {"L5": settings} if settings else None)
-    found = [verdict.said_by for verdict in writer.wait(600.0).verdicts]
+    found = [verdict.raised_by for verdict in writer.wait(600.0).verdicts]
     assert ("L4" in found) is is_told
 
 
@@ -168,7 +168,7 @@ def test_a_file_that_is_still_being_read_lacks_no_record(tmp_path: Path) -> None
     run = session.runs[0]
     seen = []
     for _ in range(10):
-        seen.append((bool(run.main.stream.rows), [one.said_by for one in run.verdicts if one.said_by == "L4"]))
+        seen.append((bool(run.main.stream.rows), [one.raised_by for one in run.verdicts if one.raised_by == "L4"]))
         session.step(1_000.0)
     assert seen[0] == (False, []) and seen[-1] == (True, [])
 

@@ -86,7 +86,7 @@ def test_a_frozen_baseline_counts_what_it_passes_over_and_learns_nothing_from_it
         frozen.push(value)
     for _ in range(3):
         assert not frozen.is_final
-        frozen.pass_over()
+        frozen.skip_value()
     assert frozen.is_final
     frozen.push(100.0)
     assert frozen.value == 2.0
