@@ -1,7 +1,7 @@
-"""The application: what keys and pages want done, and the parts that do it: cursor, navigation, marks, main loop.
+"""The application: carries out what keys and pages ask for, with cursor, navigation, marks and main loop.
 
-Knows no metric and paints nothing itself. What is drawn, and from what, is the pages'; which pages
-there are is `pages.directory`'s, which keys `rows.keys`'s; when data come in is `run.Session`'s.
+Knows no metric and paints nothing itself: pages do. `pages.directory` lists the pages, `rows.keys` the keys;
+`run.Session` brings in the data.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ if TYPE_CHECKING:
 
 
 HINTS = "first start: {open} opens what is selected, {back} goes back, {help} lists all keys"
-"""Said once, until the next key."""
+"""Shown once, until the next key."""
 
 _OF_ONE_RUN = ("show(", "alerts", "change", "rollouts", "console")
-"""How the actions begin that open a page about one run."""
+"""Prefixes of the actions that open a page about one run."""
 
 _WHY: Mapping[str, str] = MappingProxyType(
     {
@@ -101,7 +101,7 @@ _WHY: Mapping[str, str] = MappingProxyType(
         "travel(1)": "no step has been read yet",
     }
 )
-"""Why a key does nothing now, by its action; the footer leaves it out meanwhile."""
+"""Why a key has no effect now, by action; the footer omits it meanwhile."""
 
 
 _OF_STEPS = frozenset({"timing", "metrics", "timeline", "grid", "arrange", "overlay", "find", "go"})
@@ -112,11 +112,11 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     """`top` for one run or several.
 
     Attributes:
-        rules: what is said of rules: acknowledged, muted, other thresholds.
-        marked: paths of the runs that are marked to be compared.
-        has_details: what is selected is shown beside lists, where there is room.
-        picked: path of the run that was picked from the list; None until one was.
-        told: what the line above the footer says for now; may be empty.
+        rules: acknowledges and mutes rules, and sets their thresholds.
+        marked: paths of the runs marked for comparison.
+        has_details: show what is selected next to lists, if there is room.
+        picked: path of the run picked from the list; None until then.
+        message: the text shown above the footer; may be empty.
 
     Raises:
         ThemeError: the theme of the options cannot be used.
@@ -126,7 +126,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     TITLE = "rltop"
     DEFAULT_MODE = FIRST
     ALLOW_SELECT = False
-    """Rows are no text to Textual, which stumbles over a page that is closed while the mouse begins to select on it."""
+    """Off: rows are not text to Textual, and it fails if a page is closed while the mouse begins to select on it."""
     CSS_PATH = "page.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Scope.EVERYWHERE]]
 
@@ -157,7 +157,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.metric_marks = MetricMarks()
         self.takeaway = Takeaway(self)
         self.rules = RuleKeys(self)
-        # What keys do that a part of the application does by itself: Textual looks for it here.
+        # Actions that parts of the application implement: Textual looks them up here.
         self.action_travel, self.action_live = self.cursor.travel, self.cursor.go_live
         self.action_pause, self.action_event = self.cursor.toggle_pause, self.cursor.go_to_event
         self.action_go_to = self.cursor.go_to
@@ -180,7 +180,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     @property
     def followed(self) -> Run:
-        """The run on the screen: the same one wherever it stands among others, and when it is read anew."""
+        """The run on the screen; stays the same when runs are reordered or it is read again."""
         while self._followed.replaced_by is not None:
             self._followed = self._followed.replaced_by
         return self._followed
@@ -205,7 +205,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     @property
     def shown(self) -> PageScreen | None:
-        """The screen on top; None while a dialogue lies over it, and at the very end."""
+        """The screen on top; None while a dialogue covers it, and at shutdown."""
         stack = self.screen_stack if self.is_running else []
         return stack[-1] if stack and isinstance(stack[-1], PageScreen) else None
 
@@ -240,7 +240,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     # -- running -------------------------------------------------------------------------------------------------
 
     async def on_mount(self) -> None:
-        """Take the keymap, start reading; of several runs, show which there are."""
+        """Apply the keymap, start reading, and list the runs if there are several."""
         self.set_keymap(dict(normal_keymap(self.options.keymap)))
         self.main_loop.start()
         await self.list_runs()
@@ -251,7 +251,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.main_loop.stop()
 
     async def list_runs(self) -> None:
-        """Show the list of runs where there are several, at the start or once they appear, unless a page is open."""
+        """Show the list of runs if there are several, at the start or once they appear, unless a page is open."""
         if self._is_awaiting and not self.session.runs[0].main.is_awaited:
             self._is_awaiting = False
             is_at_start = self.current_mode == self.DEFAULT_MODE and len(self.screen_stack) == 1
@@ -260,7 +260,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     def settled(self) -> None:
         if self.options.has_hints:
-            # Where it cannot be kept that the hints have been said, they are said again.
+            # If this cannot be saved, the hints are shown again next time.
             with contextlib.suppress(OSError):
                 save_state(HINTED, "\n")
         if self.cursor.is_paused:
@@ -269,9 +269,9 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.draw()
 
     def draw(self, *, is_paced: bool = True) -> None:
-        """Paint the page on top, whatever has or has not changed.
+        """Paint the page on top, changed or not.
 
-        After a picture that `is_paced`, the next one of new data keeps its distance.
+        After a frame with `is_paced`, the next frame of new data is delayed by the pace.
         """
         if self.message and self._told_of != self._alerts:
             self.message = ""
@@ -279,7 +279,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.main_loop.paint(is_paced=is_paced)
 
     def _look_beside(self) -> None:
-        """Look for what lies beside the metrics: most of it once the screen stands, the console where it is shown."""
+        """Look for files next to the metrics: most of them after startup, the console log once its page is shown."""
         if self.main_loop.has_settled and self.followed.loading is None:
             self.session.look_for_rollouts(self.followed)
             self.session.look_for_settings()
@@ -298,13 +298,13 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     # -- keys, and what is said of them --------------------------------------------------------------------------
 
     def show_message(self, text: str) -> None:
-        """Say something in the line above the footer, until the next key, or until the alerts are others."""
+        """Show a message above the footer until the next key or a change of alerts."""
         self.message, self._told_of = Label.of(text).display, self._alerts
         if self.shown is not None:
             self.shown.draw_status()
 
     async def run_action(self, *arguments: object, **options: object) -> bool:
-        """Do what a key does; what was said of the key before is over."""
+        """Run the action of a key; the previous message is cleared."""
         had, self.message = self.message, ""
         is_of_run = bool(arguments) and str(arguments[0]).removeprefix("app.").startswith(_OF_ONE_RUN)
         is_there = not is_of_run or await self._follow_chosen(str(arguments[0]))
@@ -334,7 +334,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             case "acknowledge" | "mute":
                 is_allowed = bool(self._rule_at_hand)
             case "mark_metric" | "meaning":
-                # Space is left to what else it does where no metric is selected.
+                # Without a selected metric Space keeps its other function.
                 has_metric = self._metric_at_hand is not None
                 is_allowed = has_metric and (action == "mark_metric" or self.session.may_mean(run))
             case "unmute":
@@ -352,7 +352,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     @property
     def absent(self) -> frozenset[str]:
-        """Ids of keys that lead to nothing on the page, or of this run as far as known; they answer all the same."""
+        """Ids of keys without effect on the page or, as far as known, for this run; pressed, they still say why."""
         run, shown = self.followed, self.shown
         idle = shown.idle if shown is not None else frozenset()
         if run.stream.last_step is None:
@@ -366,7 +366,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         return idle.union(id for id, is_found in is_there.items() if not is_found)
 
     def offer(self) -> None:
-        """Bring the footer up to date where other keys do something now."""
+        """Update the footer if other keys have an effect now."""
         offered = (
             self.shown,
             self.absent,
@@ -377,7 +377,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self._metric_at_hand is not None,
             len(self.session.runs) > 1,
         )
-        # At the very end, when there is no screen any more, a timer may still come here.
+        # A timer may still fire at shutdown, when there is no screen any more.
         if offered != self._footer_state and self.screen_stack:
             self._footer_state = offered
             self.refresh_bindings()
@@ -389,7 +389,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         return shown
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """None of Textual's own: `commands` has what this program can do."""
+        """None of Textual's own: `commands` lists what this program can do."""
         return ()
 
     def action_command_palette(self) -> None:
@@ -463,7 +463,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.push(OPENED[target.kind](target, self.moment))
 
     def preview_page(self, effect: Open | Push, moment: Moment) -> tuple[Page, Moment] | None:
-        """The page that is opened, and what it shows: of a run its overview; None where there is none."""
+        """The page to show next to a list and its moment; for a run its overview; None if there is no page."""
         if isinstance(effect, Push):
             return effect.page, moment
         target = effect.target
@@ -473,7 +473,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         return (OPENED[target.kind](target, moment), moment) if target.kind in OPENED else None
 
     def action_details(self) -> None:
-        """Show or hide what is selected beside the lists, and keep that for the next time; not where it has no room."""
+        """Show or hide the selection next to lists and save the choice; refused if there is no room."""
         if self.shown is None or not self.shown.has_class("-wide"):
             self.show_message(f"from {DETAIL_CELLS} columns on there is room for what is selected beside lists")
             return
@@ -494,14 +494,14 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         if run is not None:
             self.picked = path
             self._followed = run
-            # Pages of another run that lie over a mode's own would speak of keys that this one has not.
+            # Pages opened for another run may refer to keys that this one lacks.
             await self.switch_mode(self.DEFAULT_MODE)
             while len(self.screen_stack) > 1:
                 self.pop_screen()
             self.action_live()
 
     async def _follow_chosen(self, action: str) -> bool:
-        """What a key shows of one run is, where runs are listed, that of the one that is selected; False: nothing."""
+        """In the list of runs, follow the selected run before an action on one run; False if it has nothing to show."""
         target = None if self.shown is None else self.shown.selected
         if target is None or target.kind is not TargetKind.RUN:
             return True
@@ -634,7 +634,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.draw()
 
     def tries_to_keep(self, keep: Callable[[], object]) -> bool:
-        """Keep something for the next time, or say why that cannot be."""
+        """Save something, or show why it cannot be saved."""
         try:
             keep()
         except OSError as error:
@@ -687,7 +687,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.show_message(f"theme {self.themes.palette.name}: {self.themes.palette.summary}   ({self.themes.save()})")
 
     def on_terminal_background(self, message: TerminalBackground) -> None:
-        """On a light ground draw with those of the terminal's colours that can be read there."""
+        """On a light background replace the terminal theme by its light variant."""
         if message.is_light and self.themes.palette.name == TERMINAL:
             self.take_theme(TERMINAL_LIGHT)
 
@@ -700,7 +700,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
                 screen.set_palette()
 
     def use(self, ui: UiOptions) -> bool:
-        """Look and take keys by other settings from now on; whether they are others.
+        """Apply new settings of appearance and keys; returns whether they differ.
 
         Raises:
             ConfigError: the keymap names a binding that does not exist.
@@ -756,7 +756,7 @@ def run(
 
     Raises:
         ThemeError, ConfigError: the options cannot be used.
-        Exception: whatever ended the application, once the terminal is free.
+        Exception: whatever ended the application, raised after the terminal is restored.
     """
     app = RltopApp(session, options, guard=guard)
     app.rules.reread = reread
@@ -770,7 +770,7 @@ NAMES = "metrics in one chart: reward, entropy by tokens"
 
 
 class MetricMarks:
-    """The marked metrics, in the order in which they were marked."""
+    """The marked metrics, in order of marking."""
 
     def __init__(self) -> None:
         self.targets: tuple[Target, ...] = ()
@@ -790,10 +790,10 @@ class MetricMarks:
         return f"marked as {sign}{keys.clause('overlay', f'; {{}} {then}')}"
 
     def chart_of_named(self, text: str, page: Page | None, moment: Moment) -> tuple[OverlayPage | None, str]:
-        """The chart of the metrics that were named, with those that are in the chart on the page or marked already.
+        """The chart of the named metrics together with those in the page's chart, else with the marked ones.
 
         Returns:
-            The chart, None where the text names too few; and what there is to say, which may be empty.
+            The chart, None if the text names too few; and a message, which may be empty.
         """
         from rltop.pages.overlay import MOST_METRICS, OverlayPage, read_asked  # noqa: PLC0415 - few sessions draw several
 
@@ -817,7 +817,7 @@ class MetricMarks:
 
 
 def drawn_on(page: Page | None) -> Sequence[Target]:
-    """The metrics in the chart of a page; none where it has no such chart."""
+    """The metrics in the chart of a page; empty without such a chart."""
     from rltop.pages.overlay import OverlayPage  # noqa: PLC0415 - few sessions draw several
 
     if isinstance(page, OverlayPage):

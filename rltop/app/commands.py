@@ -30,19 +30,19 @@ from rltop.settings import SETTINGS
 from rltop.structs import NamedTuple
 
 MOST_ELSEWHERE = 2_000
-"""Metrics of other runs that are looked through."""
+"""Most metrics of other runs that are searched."""
 
 _METRIC = "metric: "
 _PLACE = regex(r"\s*(?:step )?([+-]?\d{1,15}(?:-\d{1,15})?)\s*")
 
 DISCOVERED_METRICS = 12
-"""How many metrics are offered before anything is typed."""
+"""Number of metrics offered before anything is typed."""
 
 _NOT_OFFERED = frozenset({"palette", "live-end", "interrupt", "suspend"})
 
 
 class RltopPalette(CommandPalette):
-    """The palette without signs that not every terminal can draw."""
+    """The palette without characters that some terminals cannot draw."""
 
     DEFAULT_CSS = """
     RltopPalette #keys {
@@ -72,18 +72,18 @@ class RltopPalette(CommandPalette):
         )
 
     def compose(self) -> ComposeResult:
-        """The palette, and its keys over those of the page, which are text while it is open."""
+        """The palette, with its own keys in place of the page's, which are typed text while it is open."""
         yield from super().compose()
         run, close = (self.app.get_key_display(Binding(key, "")) for key in ("enter", "escape"))
         arrows = "up/down" if self.has_class("-ascii") else "↑↓"
         yield Static(f"{run} Run  {arrows} Choose  {close} Close", id="keys", markup=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys for the list are for one that has its place on the screen; Textual fails on them before."""
+        """Ignore keys for the list until it has been laid out: Textual fails on them before."""
         return action != "command_list" or bool(self.query_one(CommandList).scrollable_content_region)
 
     def dismiss(self, result: None = None) -> AwaitComplete:
-        """Close the palette, once: two clicks beside it may have come before the first is answered."""
+        """Close the palette only once: a second click outside may arrive before the first is handled."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def on_mount(self) -> None:
@@ -95,13 +95,13 @@ class SetTheme(NamedTuple):
 
 
 class KeyAction(NamedTuple):
-    """Do what a key does, spelled as Textual spells an action."""
+    """Run the action of a key, in Textual's notation."""
 
     action: str
 
 
 class OpenIn(NamedTuple):
-    """Open something of another run, which is shown from then on."""
+    """Switch to another run and open a target of it."""
 
     path: str
     target: Target
@@ -115,7 +115,7 @@ class PaletteEntry(NamedTuple):
 
 
 def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[PaletteEntry]:
-    """Everything that has a name: verdicts, actions, themes, runs and metrics."""
+    """All commands: alerts, actions, themes, runs, symptoms, metrics, settings and rules."""
     yield from _verdicts(moment)
     for key in KEYS[Scope.EVERYWHERE]:
         if key.id not in _NOT_OFFERED:
@@ -205,28 +205,28 @@ def _opening(moment: Moment, text: str, help: str, target: Target, *, is_offered
 
 
 def rank(query: str, text: str, fuzzy: float) -> float:
-    """How well a name answers a query: what begins with it first, then words that do, then what has it, then the rest.
+    """Score of a name for a query, by tier: it begins with it, a word begins with it, it contains it, a fuzzy match.
 
     Args:
-        text: the name; what kind of thing it is stands in front of a colon.
-        fuzzy: how well the letters of the query are found in it, 0 where they are not, below 1 otherwise.
+        text: the name, preceded by its kind and a colon.
+        fuzzy: score of the fuzzy match, 0 without one, else below 1.
 
     Returns:
-        0 where they are not all there, else up to 4: by the tier, then by how much of the name was typed.
+        0 without a match, else up to 4: by tier, then by the share of the name that was typed.
     """
     typed, whole = query.casefold().strip(), text.casefold()
     name = whole.partition(": ")[2] or whole
     if not typed or not fuzzy:
         return 0.0
-    # A metric is looked for by its key, and by what the screen calls it.
+    # Metrics match by key and by title.
     names = [name, *name.split(", ")] if whole.startswith(_METRIC) else [name]
     share = min(1.0, len(typed) / max(1, len(name)))
     begun = [one for one in names if one.startswith(typed)]
     if begun:
         if whole.startswith("symptom: ") and not name[len(typed) : len(typed) + 1].isalnum():
-            # The words of what somebody sees come before names that only begin with them.
+            # A whole word of a symptom ranks above names that only begin with the query.
             return 3.95
-        # What a setting is called comes last.
+        # Settings rank last.
         return (1.0 if whole.startswith("setting: ") else 3.0) + len(typed) / max(1, min(map(len, begun)))
     if whole.startswith(typed):
         return 3.0 + share
@@ -239,7 +239,7 @@ _WORDS = regex(r"[\W_]+")
 
 
 def _found(matcher: Matcher, text: str) -> Content:
-    """A text with what was typed lit up; `Matcher.highlight` would take what is in brackets for markup."""
+    """A text with the typed letters highlighted; `Matcher.highlight` would parse brackets as markup."""
     content = Content(text)
     for at in matcher.fuzzy_search.match(matcher.query, text)[1]:
         content = content.stylize(matcher.match_style, at, at + 1)
@@ -247,16 +247,16 @@ def _found(matcher: Matcher, text: str) -> Content:
 
 
 def _verbatim(help: str) -> str:
-    """A help text that is shown as it is: Textual takes a `str` for markup, and a `Content`, undeclared, for text."""
+    """A help text shown verbatim: Textual parses `str` as markup, but accepts `Content` although it does not say so."""
     return cast("str", Content(help))
 
 
 def provider_of(offer: Callable[[], Iterable[PaletteEntry]], pick: Callable[[PaletteEntry], object]) -> type[Provider]:
     class Commands(Provider):
-        """Everything that has a name: typed, or picked from what is offered first."""
+        """All commands, offered at first or found by typing."""
 
         async def discover(self) -> Hits:
-            """The active alerts, what can be done, the themes, and the first metrics."""
+            """The commands offered before anything is typed."""
             for one in offer():
                 if one.is_offered:
                     yield DiscoveryHit(Content(one.text), partial(pick, one), text=one.text, help=_verbatim(one.help))
@@ -267,7 +267,7 @@ def provider_of(offer: Callable[[], Iterable[PaletteEntry]], pick: Callable[[Pal
             if typed is not None:
                 yield Hit(10.0, Content(typed.text), partial(pick, typed), text=typed.text, help=typed.help)
             ranked = [(rank(query, one.text, matcher.match(one.text)), one) for one in offer()]
-            # Letters strewn over a sentence are a match only where there is no better one.
+            # Scattered letters count as a match only if there is no better one.
             least = 1.0 if any(score >= 1.0 for score, _ in ranked) else 0.0
             for score, one in ranked:
                 if score > least or score == least > 0:

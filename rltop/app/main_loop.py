@@ -1,4 +1,4 @@
-"""The main loop: reads in slices between the keys, draws what is new when it is due, and rings on a new CRIT."""
+"""The main loop: reads in slices between keys, draws new data when due, and rings the bell on a new CRIT."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 
 
 SLICE_MS = 4.0
-"""Longest time that reading and judging keep the keys waiting."""
+"""Longest time that reading and judging may delay keys."""
 
 OPENING_MS = 100.0
-"""How long the newest rows may take before the first picture; it is no use to wait for longer."""
+"""Longest wait for the newest rows before the first frame."""
 
 IDLE_S = 0.25
-"""How often the session is asked when nothing wakes it."""
+"""Interval at which the session is polled when nothing wakes the loop."""
 
 SETTLED_S = 1.0
-"""How long after the start the rollouts of the run on the screen are looked for."""
+"""Delay after the start before rollouts and other files of the run on the screen are looked for."""
 
 TICK_S = 1.0
-"""How often ages and the state word are brought up to date without new data."""
+"""Interval at which ages and the state word are updated without new data."""
 
 ASK_GAP = 1000.0
-"""What asking takes is left to others so many times over: the ages of a thousand runs take a while to work out."""
+"""Pause after reading a page's face, in times its CPU time: the ages of a thousand runs are expensive."""
 
 
 class MainLoop:
     """Drives the session of an application, and decides when its page on top is drawn.
 
     Args:
-        pace: when the next one of new data may be drawn.
+        pace: decides when the next frame of new data may be drawn.
 
     Attributes:
-        has_settled: the screen stands: there is time for what no first frame needs.
+        has_settled: startup is over, so there is time for what the first frame does not need.
     """
 
     def __init__(self, app: RltopApp, clock: Clock, ping: LinkPing, pace: Pace, guard: TerminalGuard | None) -> None:
@@ -77,7 +77,7 @@ class MainLoop:
         app.set_timer(SETTLED_S, self.settle)
 
     def stop(self) -> None:
-        """From here on a signal ends the program at once, and nothing wakes it."""
+        """Stop listening; from now on a signal ends the program at once."""
         self._app.session.notifier.listen(None)
         self._ping.listen(None)
         if self._guard is not None:
@@ -85,10 +85,10 @@ class MainLoop:
             self._guard.on_stop(None, None)
 
     def settle(self) -> None:
-        """The screen stands: now there is time for what no first frame needs."""
+        """Startup is over: begin what the first frame does not need."""
         self.has_settled = True
         if self._guard is not None:
-            # What stands now stays: to look through it for garbage again and again would hold up rows and keys.
+            # Objects created so far are permanent: collecting them again and again would delay rows and keys.
             gc.freeze()
         self._app.settled()
 
@@ -114,7 +114,7 @@ class MainLoop:
             self._wake.clear()
 
     async def _has_shown(self) -> None:
-        """Wait for the first picture, and for what the keys meanwhile have done: the history comes after them."""
+        """Wait for the first frame and the keys pressed meanwhile; the history is read after them."""
         shown, screen = asyncio.Event(), self._app.shown
         if screen is not None and screen.call_after_refresh(shown.set):
             with contextlib.suppress(TimeoutError):
@@ -123,11 +123,10 @@ class MainLoop:
     def _draw_when_due(self) -> float:
         """Draw if there is something new and the pace allows it.
 
-        Time alone changes little: without new data the page is asked once a second
-        whether it would say anything else. A paused picture stays as it is.
+        Without new data the page's face is compared once a second. A paused screen is not redrawn.
 
         Returns:
-            Seconds to wait for the next chance.
+            Seconds until the next attempt.
         """
         app = self._app
         screen, run = app.shown, app.followed
@@ -136,7 +135,7 @@ class MainLoop:
         if screen is None or (app.cursor.is_paused and not app.cursor.has_recalled()):
             return IDLE_S
         if run.main.is_opening:
-            # What is on the screen is newer than what has been read again so far.
+            # The screen shows newer rows than have been read again so far.
             return IDLE_S
         wait_s = self._pace.wait_s(is_loading=run.loading is not None)
         if wait_s > 0.0:
@@ -144,20 +143,20 @@ class MainLoop:
         is_old = app.session.version == self._drawn_version
         if is_old and (self._clock.monotonic() < self._asks_at_s or self._read_face(screen) == self._drawn_face):
             return IDLE_S
-        # A second that has gone by must not keep the row waiting that comes right behind it.
+        # A redraw for the clock alone must not delay a row that arrives right after it.
         app.draw(is_paced=not is_old)
         screen.call_after_refresh(self._sent, is_paced=not is_old)
         return IDLE_S
 
     def _read_face(self, screen: PageScreen) -> Hashable:
-        """What the page shows that changes with time, and when to ask for it again by what asking took."""
+        """The page's face; schedules the next reading by the CPU time that this one took."""
         began_s = self._clock.cpu_s()
         face = screen.face()
         self._asks_at_s = self._clock.monotonic() + max(TICK_S, ASK_GAP * (self._clock.cpu_s() - began_s))
         return face
 
     def paint(self, *, is_paced: bool) -> None:
-        """Paint the page on top; after a picture that `is_paced`, the next one of new data keeps its distance."""
+        """Paint the page on top; after a frame with `is_paced`, the next one of new data is delayed by the pace."""
         if is_paced:
             self._pace.begin()
         screen, self._drawn_version = self._app.shown, self._app.session.version
@@ -181,25 +180,25 @@ class MainLoop:
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    """Have the event loop make a call, from a signal handler or a thread; a closed loop needs none."""
+    """Schedule a call on the event loop from a signal handler or a thread; a closed loop is ignored."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
 
 
 LEAST_S = 60.0
-"""Between two notifications; what begins meanwhile is in the window's title."""
+"""Least time between notifications; alerts that begin meanwhile are in the window title."""
 LOOK_S = 1.0
 TITLE_CHARS = 120
 TEXT_CHARS = 240
 PLAIN_TERMINALS = frozenset({"", "dumb", "linux", "vt100", "vt220"})
-"""Terminals that have neither clipboard nor notifications nor a title."""
+"""Terminals without clipboard, notifications and window title."""
 
 
 class Bell:
-    """Watches the runs for a CRIT that begins while they are watched.
+    """Watches the runs for a new CRIT.
 
     Args:
-        session: the runs; of a crowd of them only the one on the screen.
+        session: its runs are watched; if more than `CROWD`, only the one on the screen.
     """
 
     def __init__(self, session: Session, options: UiOptions, clock: Clock, environ: Mapping[str, str]) -> None:
@@ -215,11 +214,11 @@ class Bell:
 
     @property
     def is_due(self) -> bool:
-        """Has nobody looked for a while: is no picture drawn, or a paused one?"""
+        """Is a look overdue, because nothing is drawn or the screen is paused?"""
         return self._clock.monotonic() >= self._next_look
 
     def look(self, followed: Run) -> str:
-        """What is to be sent to the terminal now: the title if it is another one, bell and notification if due."""
+        """The codes to send to the terminal now: the title if it has changed, bell and notification if due."""
         now = self._clock.monotonic()
         self._next_look = now + LOOK_S
         said = ""
@@ -235,7 +234,7 @@ class Bell:
         return said
 
     def _new(self, run: Run) -> list[Verdict]:
-        """What has become CRIT since the last look; what was there when the run was opened is not new."""
+        """Verdicts that have become CRIT since the last look; those present when the run was opened are not new."""
         if run.loading is not None or not run.has_caught_up:
             return []
         active = [one for one in run.verdicts if one.is_active and one.level is Level.CRIT]
@@ -253,15 +252,15 @@ def title_of(run: Run) -> str:
 
 
 def set_title(title: str) -> str:
-    """The escape code that sets the title of the window; the one from before is put back by the guard."""
+    """The escape code that sets the window title; the guard restores the previous one."""
     return f"\x1b]2;{title}\x1b\\"
 
 
 def notification(run: Run, verdict: Verdict, others: int, environ: Mapping[str, str]) -> str:
-    """The escape code of one notification, in the spelling that the terminal knows.
+    """The escape code of one notification, in the terminal's dialect.
 
-    kitty has one of its own (OSC 99), rxvt, foot and VTE that of rxvt (OSC 777), others that of iTerm2 (OSC 9);
-    what a terminal does not know it leaves out. Within tmux and screen it is passed through, where they allow it.
+    kitty uses OSC 99, rxvt, foot and VTE use OSC 777; others get iTerm2's OSC 9, which is ignored if unknown. Inside
+    tmux and screen the code is wrapped for pass-through, which they have to allow.
     """
     title = _clean(f"rltop: {run.name.raw}", TITLE_CHARS).replace(";", ",")
     more = f" (+{others})" if others else ""
@@ -276,7 +275,7 @@ def notification(run: Run, verdict: Verdict, others: int, environ: Mapping[str, 
     if environ.get("TMUX"):
         return "\x1bPtmux;" + code.replace("\x1b", "\x1b\x1b") + "\x1b\\"
     if environ.get("STY"):
-        # screen ends a string at the first terminator: a bell ends the inner one.
+        # screen ends a string at the first terminator, so a bell ends the inner one.
         return "".join(f"\x1bP{part}\a\x1b\\" for part in code.split("\x1b\\") if part)
     return code
 

@@ -1,4 +1,4 @@
-"""Where one is: the pages that were shown, oldest first, and the step that every page shows."""
+"""The history of pages, and the time cursor that all pages share."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 
 MOST_VISITS = 100
-"""Pages that are remembered; the oldest are forgotten."""
+"""Most pages kept in the history."""
 
 
 class Navigation:
-    """Which pages of the run on the screen were shown, oldest first, and where among them one is."""
+    """The history of the pages of the run on the screen, oldest first, and the position in it."""
 
     def __init__(self, app: RltopApp) -> None:
         self._app = app
-        # Each with the mode that it lay in.
+        # Each page with its mode.
         self._visits: tuple[tuple[str, Page], ...] = ()
         self._at = -1
         self._run = ""
 
     @property
     def root(self) -> str:
-        """The mode in which Escape ends: the overview, of several runs their list."""
+        """The mode that Escape leads to in the end: the overview, or the list if there are several runs."""
         return "runs" if len(self._app.session.runs) > 1 else self._app.DEFAULT_MODE
 
     async def back(self) -> None:
-        """Leave the page on top; from the bottom of a mode go to the overview, from there to the list of runs."""
+        """Close the page on top; from a mode's own page go to the overview, from there to the list of runs."""
         app, root = self._app, self.root
         if app.shown is not None and app.shown.has_something_to_close:
             app.shown.close_innermost()
@@ -53,7 +53,7 @@ class Navigation:
             await app.switch_mode(root if app.current_mode == app.DEFAULT_MODE else app.DEFAULT_MODE)
 
     async def show(self, mode: str) -> None:
-        """Show a page of which there is one; from a page that was opened there the page itself; once more, go back."""
+        """Switch to a mode and close the pages over its own one; if that is shown already, go back."""
         app = self._app
         if app.current_mode != mode:
             await app.switch_mode(mode)
@@ -63,11 +63,11 @@ class Navigation:
             await app.pop_screen()
 
     async def find(self, text: str = "") -> None:
-        """Filter or search the page; where neither can be done, fill in the filter of all metrics."""
+        """Filter or search the page; if it allows neither, or a text is given, filter all metrics."""
         app = self._app
         if text or app.shown is None or not app.shown.can_search:
             await app.switch_mode("metrics")
-            # A page that was opened from the list lies over it.
+            # A page opened from the list covers it.
             while len(app.screen_stack) > 1:
                 await app.pop_screen()
         if app.shown is not None:
@@ -76,7 +76,7 @@ class Navigation:
     def visited(self, page: Page) -> None:
         run = self._app.followed.path.raw
         if self._run != run:
-            # Pages of another run would speak of keys that this one has not.
+            # Pages of another run may refer to keys that this one lacks.
             self._visits, self._at, self._run = (), -1, run
         if self._at < 0 or self._visits[self._at][1] is not page:
             self._visits = (*self._visits[: self._at + 1], (self._app.current_mode, page))[-MOST_VISITS:]
@@ -91,7 +91,7 @@ class Navigation:
         mode, page = self._visits[to]
         await app.switch_mode(mode)
         known = [isinstance(screen, PageScreen) and screen.page is page for screen in app.screen_stack]
-        # What lies over the page is closed; where the page itself was closed, it is opened again.
+        # Pages that cover it are closed; if it was closed itself, it is opened again.
         keep = known.index(True) + 1 if any(known) else len(known)
         while len(app.screen_stack) > keep:
             await app.pop_screen()
@@ -107,11 +107,11 @@ _MOST_DIGITS = 18
 
 
 class Destination(NamedTuple):
-    """Where somebody wants to go.
+    """A step or a window to go to.
 
     Attributes:
         step: the step to show, the last one of a window; None is live.
-        first: where the window begins; None where one step was asked for.
+        first: first step of a window; None for a single step.
     """
 
     step: int | None
@@ -119,13 +119,13 @@ class Destination(NamedTuple):
 
 
 def destination(text: str, at: int) -> Destination:
-    """What was typed, as a place in the run: `1200`, `300-350`, `+50`, `-50`, `live`.
+    """Parse a step or a window: `1200`, `300-350`, `+50`, `-50`, `live`.
 
     Args:
-        at: the step that is shown, from which signed numbers count.
+        at: the step shown, which signed numbers are relative to.
 
     Raises:
-        ValueError: it is none; the message says what would be.
+        ValueError: it is neither; the message says what is possible.
     """
     if text.strip().lower() in ("live", "end", "$"):
         return Destination(None)
@@ -145,13 +145,13 @@ _DAY_S = 86_400.0
 
 
 def goal_of(word: str, text: str, before: Goal, first_s: float | None, now_s: float) -> Goal:
-    """What was typed of a target or a limit: `target 10000`, `until 24h`, `until 1d 12h`, `until 18:30`, `… off`.
+    """Parse a target or a limit: `target 10000`, `until 24h`, `until 1d 12h`, `until 18:30`, `… off`.
 
     Args:
-        first_s: when the run wrote its first row, from which a stretch counts; in seconds since the epoch.
+        first_s: time of the run's first row, from which durations count; in seconds since the epoch.
 
     Raises:
-        ValueError: it is neither; the message says what would be.
+        ValueError: it is neither; the message says what is possible.
     """
     if text == "off":
         return before._replace(**{"target": None} if word == "target" else {"until_s": None})
@@ -173,10 +173,9 @@ def goal_of(word: str, text: str, before: Goal, first_s: float | None, now_s: fl
 
 
 def travelled(run: Run, at_step: int | None, by: int) -> int | None:
-    """The step that lies `by` records from `at_step`; None is the newest, or past it: live again.
+    """The step `by` records away from `at_step`; None, which is live, if that is the newest or beyond.
 
-    Goes along the steps that are held in memory. Before them, where only the file
-    has every record, it goes along the step numbers.
+    Counts the records in memory; before them, where only the file has every record, step numbers.
     """
     newest = run.stream.last_step
     first = run.stream.first_step
@@ -197,11 +196,11 @@ def travelled(run: Run, at_step: int | None, by: int) -> int | None:
 
 
 class TimeCursor:
-    """Which step every page shows: the newest, a frozen one, or one gone back to.
+    """The step that every page shows: the newest, a frozen one, or an earlier one.
 
     Attributes:
-        step: the one gone back to; None where the newest or the frozen one is shown.
-        is_paused: the display stands still; reading never stops.
+        step: the earlier step; None if the newest or the frozen one is shown.
+        is_paused: the display is frozen; reading goes on.
     """
 
     def __init__(self, app: RltopApp, clock: Clock) -> None:
@@ -214,7 +213,7 @@ class TimeCursor:
 
     @property
     def at_step(self) -> int | None:
-        """The step that is shown; None is the newest, followed."""
+        """The step shown; None is live."""
         return self.step if self.step is not None else self._frozen
 
     @property
@@ -226,7 +225,7 @@ class TimeCursor:
         self._move(None if step is None or newest is None or step >= newest else step)
 
     def travel(self, by: int) -> None:
-        """Go on by records; past the newest one it is live again; say so at an end."""
+        """Move by records; past the newest one go live; at either end say so."""
         run = self._app.followed
         if by > 0 and self.is_live:
             self._app.show_message("the newest step is shown already")
@@ -246,7 +245,7 @@ class TimeCursor:
         self._app.draw()
 
     def _move(self, step: int | None) -> None:
-        """Set the step; it is drawn behind the keys that wait: one held down brings more than pages can be painted."""
+        """Set the step; it is drawn after pending keys, because a held key arrives faster than pages are painted."""
         self.step = step
         if not self._is_moving and not self._app.can_skip_drawing():
             self._is_moving = True
@@ -289,7 +288,7 @@ class TimeCursor:
         tell(f"step {units.step(to)}{more}: {here[0].rule} {how}: {here[0].message}")
 
     def go_to(self, text: str) -> None:
-        """Go to the step that was typed, or show the window in the chart of the page."""
+        """Carry out what was typed: a step, a window of the page's chart, a target, a limit, or `q`."""
         stream, tell = self._app.followed.stream, self._app.show_message
         first, newest = stream.first_step, stream.last_step
         word, _, rest = text.strip().partition(" ")

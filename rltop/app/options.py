@@ -1,4 +1,4 @@
-"""What of the screen can be set, and the theme that is shown; assembled by `config`, without Textual."""
+"""The settings of the screen, and the choice of theme; assembled by `config`, without Textual."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class UiOptions(NamedTuple):
     """How the screen looks and which keys it takes.
 
     Attributes:
-        themes_folder: the user's themes; None is the one of the XDG folder.
-        has_colour: False where NO_COLOR is set.
+        themes_folder: folder of the user's themes; None is the one in the XDG folder.
+        has_colour: False if NO_COLOR is set.
         keymap: binding id → keys, comma separated, in Textual's spelling; ids are in docs/keys.md.
-        refresh_hz: how often the screen follows new data at most, 1 to 4.
-        has_title: say state and worst alert in the title of the window.
-        has_mouse: take clicks and the wheel; off leaves them to the terminal.
-        keeps_theme: the theme that is chosen on the screen is kept for the next time.
-        theme_origin: flag or variable that sets the theme, and wins over the one that is kept; may be empty.
-        lists_first: of several runs show the list first; else the first of them.
-        marked: paths of the runs that are marked for comparison from the start.
-        baseline: path of the run with which the others are compared; empty where there is none.
-        played: says that a recording is played back, and how fast; empty where a run is followed.
-        has_details: on a wide screen what is selected stands beside lists.
-        has_hints: nobody has used the screen before: say in one line how it is used, once.
+        refresh_hz: most frames per second for new data, 1 to 4.
+        has_title: show state and worst alert in the window title.
+        has_mouse: handle clicks and the wheel; off leaves them to the terminal.
+        keeps_theme: save the theme chosen on the screen for the next time.
+        theme_origin: flag or variable that sets the theme and overrides the saved one; may be empty.
+        lists_first: begin with the list if there are several runs; else with the first run.
+        marked: paths of the runs marked for comparison from the start.
+        baseline: path of the run that the others are compared with; empty without one.
+        played: note that a recording is played back, and how fast; empty if a live run is followed.
+        has_details: show what is selected next to lists on a wide screen.
+        has_hints: first start: show a line on the basic keys, once.
     """
 
     theme: str = "dark"
@@ -51,11 +51,11 @@ class UiOptions(NamedTuple):
 
 
 TERMINAL, TERMINAL_LIGHT = "terminal", "terminal-light"
-"""The theme of the terminal's own colours, and what takes its place on a light ground."""
+"""The theme of the terminal's own colours, and its variant for a light background."""
 
 
 class ThemeChoice:
-    """The themes of the application and the one it is in.
+    """The available themes and the current one.
 
     Raises:
         ThemeError: the theme of the options cannot be used.
@@ -76,15 +76,15 @@ class ThemeChoice:
         return names[(at + 1) % len(names)]
 
     def take(self, name: str) -> None:
-        """Take another theme.
+        """Switch to another theme.
 
         Raises:
-            ThemeError: it cannot be used; the present one stays.
+            ThemeError: it cannot be used; the current one stays.
         """
         self.palette = self._load(name)
 
     def save(self) -> str:
-        """Keep the theme for the next time, and say whether it will be there."""
+        """Save the theme for the next time; returns a message on whether that worked."""
         if not self._options.keeps_theme:
             return f'theme = "{self.palette.name}" in the config file keeps it'
         try:

@@ -1,7 +1,7 @@
-"""The one screen that shows any page: rows, a filter where the page has one, status line, and a footer of keys.
+"""The screen that shows any page: rows, a filter if the page has one, status line, and a footer of keys.
 
-Owns when a page is painted anew, and carries keys, clicks and typed text to it. Only the
-active screen is painted, and only when there is something new to see.
+Owns when a page is repainted, and passes keys, clicks and typed text to it. Only the active screen is painted, and
+only if there is something new.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 
 
 DETAIL_CELLS = 150
-"""On a screen as wide as this there is room for what is selected beside a list."""
+"""Screen width from which the selection is shown next to a list."""
 
 DETAIL_GAP = 3
-"""Cells between the list and what is beside it."""
+"""Cells between the list and the side pane."""
 
 SETTLED_S = 0.08
-"""How long something has been selected when it is shown beside the list: a key that is held sends no pictures."""
+"""Delay before a selection is shown in the side pane, so that a held key does not repaint it."""
 
 MAX_FILTER_CHARS = 256
-"""Longer than the name of any metric; of a paste that is longer, the beginning is taken."""
+"""Longer than the name of any metric; a longer paste is truncated."""
 
 _SKIPPED = (
     ("unreadable_files", "files unreadable"),
@@ -66,11 +66,11 @@ _SKIPPED = (
     ("keys_over_cap", "keys over the limit"),
     ("nul_bytes", "NUL bytes"),
 )
-"""What is worth a word on every screen; `--json` has every count."""
+"""Counts that are shown on every screen; `--json` has every count."""
 
 
 class FilterInput(Input):
-    """A text field that takes of a text what there is room for."""
+    """A text field that truncates what does not fit."""
 
     def replace(self, text: str, start: int, end: int) -> None:
         left = len(self.value) - abs(min(end, len(self.value)) - max(0, start))
@@ -139,7 +139,7 @@ class PageScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         palette = self._host.themes.palette
-        # Textual finds out after the first layout, which would show a page of two rows less for a moment.
+        # Textual sets this only after the first layout, which would show a page two rows shorter for a moment.
         self.set_class(self.app.size.height < ROOMY_ROWS, "-low")
         if isinstance(self.page, ListPage):
             filter_input = FilterInput(placeholder=self.page.filter_hint, id="filter", compact=True)
@@ -159,7 +159,7 @@ class PageScreen(Screen[None]):
         yield KeyLine(self.page.footer)
 
     def _rows(self, width: int, height: int) -> Sequence[Row]:
-        # What answers a key covers the last row of a low screen: the page is as high as before.
+        # On a low screen the message covers the last row: the page keeps its height.
         is_covered = self.has_class("-low") and self.has_class("-told")
         rows = _with_marks(self.page.paint(self.moment, width, height + is_covered), self.page, self.moment)
         return with_matches(rows, self._sought, self._match) if self._sought else rows
@@ -168,7 +168,7 @@ class PageScreen(Screen[None]):
         self.board.settle()
         moment, told = replace(self._host.moment, keys=self.keys), self._host.message
         row = paint_status(self.page, moment, self.board.selection.target, self.board.below, told, width)
-        # With nothing to say the line is left as it is: at first the early frame may have said something there.
+        # Without text the line is left alone: the early frame may have written something there.
         return [row][:height] if any(text.strip() for text, _ in row.line) else []
 
     def face(self) -> Hashable:
@@ -183,17 +183,17 @@ class PageScreen(Screen[None]):
         self._host.offer()
         self._settle_detail()
 
-    # -- what is selected, beside the list -----------------------------------------------------------------------
+    # -- the side pane -------------------------------------------------------------------------------------------
 
     def _settle_detail(self) -> None:
-        """Show what is selected once it has been so for a moment; new data wait for nobody."""
+        """Show the selection in the side pane once it has been stable for a moment."""
         if self._settles is not None:
             self._settles.stop()
         if self.page.details and (self.app.size.width >= DETAIL_CELLS or self._detailed is not None):
             self._settles = self.set_timer(SETTLED_S, self.draw_detail)
 
     async def draw_detail(self) -> None:
-        """Show beside the list what is selected, if the screen is wide and something of it may have changed."""
+        """Show the selection in the side pane if the screen is wide and the content may have changed."""
         if not self.is_attached:
             return  # the program ends
         target, moment = self.board.selection.target, self.moment
@@ -232,7 +232,7 @@ class PageScreen(Screen[None]):
         return side_by_side(([line] * height, unlinked), DETAIL_GAP)
 
     def draw_status(self) -> None:
-        # On a low screen the line is there only while it answers a key.
+        # On a low screen the line is there only while it has a message.
         self.set_class(bool(self._host.message), "-told")
         for status in self.query("#status").results(RowView):
             status.draw()
@@ -252,7 +252,7 @@ class PageScreen(Screen[None]):
             board.set_palette(self._host.themes.palette)
 
     def show(self, page: Page) -> None:
-        """Show another page of the same kind in the place of this one."""
+        """Replace this page by another of the same kind."""
         self.page = page
         self._sought = ""
         self._host.navigation.visited(page)
@@ -281,12 +281,12 @@ class PageScreen(Screen[None]):
 
     @property
     def has_something_to_close(self) -> bool:
-        # Textual asks a screen that is being taken away, too: its filter may have gone by then.
+        # Textual also asks a screen that is being removed and may have lost its filter.
         is_open = bool(self._sought) or any(each.display for each in self.query("#filter").results(Input))
         return bool(self.query("#prompt")) or is_open or self.page.has_something_to_close
 
     def close_innermost(self) -> None:
-        """Put the prompt away; else clear and hide the filter, and whatever else the page narrows down."""
+        """Close the prompt; else end the search; else clear and hide the filter and the page's own filters."""
         if self.query("#prompt"):
             self._answered()
             return
@@ -303,7 +303,7 @@ class PageScreen(Screen[None]):
     # -- from Textual --------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        """Give the keys to the rows, at once: `Widget.focus` would do it after the next keys."""
+        """Focus the rows at once: `Widget.focus` would take effect only after the next keys."""
         self.set_focus(self.board)
         if self.page.begins_at is not None:
             self.call_after_refresh(self.board.select, self.page.begins_at)
@@ -319,7 +319,7 @@ class PageScreen(Screen[None]):
         self.draw()
 
     def on_screen_suspend(self) -> None:
-        """Under another page nothing is typed: whoever comes back finds the keys with the list, `q` among them."""
+        """Return the focus to the list, so that keys such as `q` work when this page is shown again."""
         if isinstance(self.app.screen, PageScreen):
             if self.query("#prompt"):
                 self._answered()
@@ -327,7 +327,7 @@ class PageScreen(Screen[None]):
                 self.set_focus(self.board)
 
     def on_unmount(self) -> None:
-        """The page is closed; at the end of the program there is nothing to show an effect on."""
+        """Carry out what the closed page asks for, but not at the end of the program."""
         if self._host.page is not self.page:
             self.carry_out(self.page.left())
 
@@ -345,10 +345,10 @@ class PageScreen(Screen[None]):
     def _open_target(self, message: Opened) -> None:
         message.stop()
         if self._host.page is not self.page:
-            # Two clicks in a row: the first has led to another page already.
+            # The first of two clicks has opened another page already.
             return
         target = message.target
-        # What a page about one stream leads to is in that stream, whichever view painted it.
+        # Targets on a page about one stream are in that stream, whichever view painted them.
         self.open(target if target.stream else target._replace(stream=self.page.stream))
 
     def open(self, target: Target) -> None:
@@ -379,7 +379,7 @@ class PageScreen(Screen[None]):
         if effect is None:
             effect = self._seek_in_rows(by)
         if not by and self._match is None and isinstance(effect, Say):
-            # There is nothing to go to: n and N stay what they were.
+            # There is no match: n and N keep their other function.
             self._sought = ""
         self.carry_out(effect)
 
@@ -388,7 +388,7 @@ class PageScreen(Screen[None]):
         found = matching_rows(board.rows, self._sought, lambda target: self.page.search_text(target, moment))
         if not found:
             return Say("nothing on this page matches")
-        # From where one has gone since, else from the match that was gone to: it may be no row that can be selected.
+        # Start from the last match unless the selection has moved since: a match may not be selectable.
         here = self._match if self._match is not None and board.here == self._left_at else board.here
         beyond = [y for y in found if (y - here) * (by or 1) >= abs(by)]
         self._match = (min(beyond) if by >= 0 else max(beyond)) if beyond else found[0 if by >= 0 else -1]
@@ -400,12 +400,12 @@ class PageScreen(Screen[None]):
     # -- the prompt ----------------------------------------------------------------------------------------------
 
     async def ask(self, what: str, answered: Callable[[str], object], text: str = "") -> None:
-        """Ask for something in a line of its own above the footer."""
+        """Ask for a line of text above the footer."""
         if not self.query("#prompt"):
             self._answer = answered
             prompt = FilterInput(value=text, placeholder=what, id="prompt", compact=True)
             await self.mount(prompt, before=self.status)
-            # At once: `Widget.focus` is put off, and the next key would go to the list.
+            # At once: `Widget.focus` is deferred, and the next key would go to the list.
             self.set_focus(prompt)
 
     def _answered(self) -> None:
@@ -436,7 +436,7 @@ class PageScreen(Screen[None]):
             return
         self.filter.display = True
         self.filter.value = text or self.filter.value
-        # At once: `Widget.focus` is put off, and the next key would go to the list.
+        # At once: `Widget.focus` is deferred, and the next key would go to the list.
         self.set_focus(self.filter)
 
     def action_to_list(self) -> None:
@@ -452,7 +452,7 @@ class PageScreen(Screen[None]):
     def _filter_submitted(self, message: Input.Submitted) -> None:
         message.stop()
         self.set_focus(self.board)
-        # Keys that were letters until now do something again, and may be named.
+        # Letters are keys again, and may be named in hints.
         self.draw()
 
 
@@ -465,7 +465,7 @@ def _with_marks(rows: Sequence[Row], page: Page, moment: Moment) -> Sequence[Row
 
 
 def sorted_next(page: Page, rows: Sequence[Row]) -> list[Effect]:
-    """Sort the table of a page by its next head, and say by which: it may stand below what is in sight."""
+    """Sort the page's table by its next column, and say which: the table may be out of view."""
     sorting = next_sorting(heads_of(rows), page.sorting)
     effect = None if sorting is None and page.sorting is None else page.sort_by(sorting)
     if effect is None:
@@ -474,10 +474,10 @@ def sorted_next(page: Page, rows: Sequence[Row]) -> list[Effect]:
 
 
 def paint_status(page: Page, moment: Moment, target: Target | None, below: int, message: str, width: int) -> Row:
-    """What was told last; else what is selected, and on the right what holds for the run.
+    """The current message; else the selection, and on the right the status of the run.
 
     Args:
-        below: rows under the last one in sight.
+        below: number of rows below the visible ones.
     """
     keys, run = moment.keys, moment.snapshot.run
     if message:
@@ -518,7 +518,7 @@ def _named(target: Target | None, keys: KeyNames) -> str:
 
 
 def _step_text(moment: Moment) -> str:
-    """The step at the cursor; or the steps whose mean stands for it where memory has downsampled them."""
+    """The cursor's step, or the steps of its bucket if memory has downsampled it."""
     if moment.snapshot.at_step is None:
         return ""
     bucket = moment.snapshot.stream.downsampled_range(moment.snapshot.at_step)
@@ -528,16 +528,16 @@ def _step_text(moment: Moment) -> str:
 
 
 def skipped_text(counts: Counts) -> str:
-    """What was not understood, in a few words; empty when everything was."""
+    """Counts of unreadable input in a few words; empty without any."""
     found = [(getattr(counts, name), word) for name, word in _SKIPPED if getattr(counts, name)]
     return ", ".join(f"{number:,} {word}" for number, word in found)
 
 
 def left_out_text(left_out: Sequence[tuple[str, str]], width: int) -> str:
-    """What of the directories that are followed cannot be read, and why: the first by name, where there is room.
+    """Which followed paths cannot be read, and why: the first by name if there is room.
 
     Args:
-        left_out: path and reason of each; an empty reason where the path stands for a sentence.
+        left_out: path and reason of each; the reason is empty if the path is a sentence itself.
     """
     path, reason = left_out[0]
     more = f", and {units.count(len(left_out) - 1)} more" if len(left_out) > 1 else ""
@@ -547,23 +547,23 @@ def left_out_text(left_out: Sequence[tuple[str, str]], width: int) -> str:
 
 
 _GAP = 1
-"""Blanks behind every part."""
+"""Blanks after every part."""
 
 _KEPT = frozenset({"back", "help", "quit"})
-"""Ids that have room in the narrowest line: who sees these finds the others."""
+"""Ids shown even in the narrowest footer, because they lead to all others."""
 
 
 _LAST = ("go", "pin", "grid", "settings", "theme", "where", "arrange", "meaning", "copy-value")
-"""Ids that stand where there is room behind all others, in this order."""
+"""Ids shown after all others, in this order."""
 
 
 class KeyHint(NamedTuple):
-    """A key and what it does; of keys with one purpose the words stand behind the last, as a hint of their own.
+    """A key and what it does; keys of a group share the words, a separate hint after the last.
 
     Attributes:
-        shown: the key as it is shown; empty where there are only words.
-        words: what it does; empty where others do the same.
-        key: the key itself; empty where there are only words.
+        shown: the key as displayed; empty for words alone.
+        words: what it does; empty for a key of a group.
+        key: the key itself; empty for words alone.
     """
 
     shown: str
@@ -579,11 +579,11 @@ class KeyHint(NamedTuple):
 
 
 FooterPart = tuple[KeyHint, ...]
-"""What is shown whole or not at all, without gaps."""
+"""Hints that are shown all together or not at all, without gaps."""
 
 
 class KeyLine(Widget, can_focus=False):
-    """A footer that leaves out what it could only show a part of."""
+    """A footer that omits parts that do not fit whole."""
 
     ALLOW_SELECT = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -598,7 +598,7 @@ class KeyLine(Widget, can_focus=False):
 
     @property
     def parts(self) -> Sequence[FooterPart]:
-        # The gap behind the last one need not fit.
+        # The gap after the last one need not fit.
         room = self.size.width + _GAP
         shown = []
         for number, part in sorted(enumerate(self._parts), key=lambda one: not one[1][0].is_kept):
@@ -609,7 +609,7 @@ class KeyLine(Widget, can_focus=False):
         return [self._parts[number] for number in sorted(shown)]
 
     def on_mount(self) -> None:
-        """Show the keys, and others whenever others do something."""
+        """Update the keys whenever the active bindings change."""
         self.screen.bindings_updated_signal.subscribe(self, self._take)
 
     def on_unmount(self) -> None:
@@ -618,7 +618,7 @@ class KeyLine(Widget, can_focus=False):
     def _take(self, screen: Screen[object]) -> None:
         active: Iterable[ActiveBinding] = screen.active_bindings.values()
         if isinstance(screen.focused, Input):
-            # Textual says so of the keys that are bound from the start, not of those of a keymap.
+            # Textual excludes printable keys that are bound from the start, but not those of a keymap.
             active = [one for one in active if one.binding.priority or not types(one.binding.key)]
         absent = getattr(self.app, "absent", ())
         parts = list(self._distinguished(self._parts_of(one for one in active if one.binding.id not in absent)))
@@ -637,13 +637,13 @@ class KeyLine(Widget, can_focus=False):
                 yield from ((self._hint(one, one.binding.description),) for one in several)
             else:
                 hints = [self._hint(one) for one in several]
-                # Signs stand side by side, names need something between them.
+                # Single characters need no separator, names do.
                 between = "/" if any(cell_width(hint.shown) > 1 for hint in hints) else ""
                 yield (hints[0], *(hint._replace(shown=between + hint.shown) for hint in hints[1:]))
                 yield (KeyHint("", group.description),)
 
     def _distinguished(self, parts: Iterable[FooterPart]) -> Iterator[FooterPart]:
-        """The parts with each key shown once: what is left of an action whose first key a page has taken."""
+        """The parts with each key shown once: an action that lost its first key to the page shows its remaining one."""
         shown: set[str] = set()
         for part in parts:
             told = tuple(
@@ -654,7 +654,7 @@ class KeyLine(Widget, can_focus=False):
             yield told
 
     def _rank(self, one: ActiveBinding) -> int:
-        """What is the page's own comes first, then what it is about, then what every page has."""
+        """The page's own keys come first, then the global ones in its `footer`, then all others."""
         if one.node is not self.app and not one.binding.action.startswith("app."):
             return -1
         id = one.binding.id or ""

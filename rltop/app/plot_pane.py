@@ -1,8 +1,8 @@
-"""The large chart of a drill-down; the only place that knows plotext.
+"""The large chart; the only module that uses plotext.
 
-The library is asked for characters alone: every curve is given a colour number that stands for a role, and what comes
-back is read as rows of pieces. So the theme, NO_COLOR and the refresh of changed cells work as everywhere else, and a
-change of theme draws nothing anew.
+plotext provides characters only: every curve gets a colour number that stands for a role, and the output is parsed into
+rows of pieces. So themes, NO_COLOR and the refresh of changed cells work as everywhere else, and a change of theme
+redraws no chart.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from rltop.rows.rows import ROLES, Line, Piece, Row, RowBuilder, text_row, with_
 from rltop.structs import NamedTuple
 
 LEAST = (24, 6)
-"""Below this many columns and rows there is no room for axes."""
+"""Least columns and rows with room for axes."""
 
 _SIGNS = 4
-"""How often a curve carries its sign."""
+"""Number of signs on a curve."""
 
 _OVER = "cursor"
-"""The role of what moves over a chart."""
+"""The role of marks that are overlaid on a chart."""
 
 _MOST_PICTURES = 64
-"""How many pictures are kept: more than one page has."""
+"""Most cached pictures: more than one page has."""
 
 _RAIL_ROWS = 2
 _CORNERS = ("└", "+")
 
 _FIRST_NUMBER = 16
-"""Colour numbers below are named by the library's own table."""
+"""Colour numbers below this are in plotext's own table."""
 
 _CODE = regex(r"\x1b\[([0-9;]*)m")
 
 _ASCII_AXES = str.maketrans("─│┌┐└┘┤├┬┴┼", "-|++++||++|")
 
 _LIBRARY_ERRORS = (ValueError, IndexError, KeyError, TypeError, ZeroDivisionError, OverflowError, AttributeError)
-"""plotext has no error of its own: these are what it runs into on a size or a value it did not expect."""
+"""plotext has no exception class of its own: unexpected sizes or values raise these."""
 
 
 def paint_chart(
@@ -74,7 +74,7 @@ def paint_chart(
     A chart that cannot be drawn says why in one row; it never raises.
 
     Args:
-        markers: what happened meanwhile, for a row of signs below the steps and one that names them.
+        markers: events for a row of signs below the chart and a row that names them.
     """
     if width < LEAST[0] or height < LEAST[1]:
         return _message(f"too small for a chart: {width}×{height}, {LEAST[0]}×{LEAST[1]} needed", width, height, glyphs)
@@ -90,7 +90,7 @@ def paint_chart(
         axes,
         marks=tuple(replace(mark, label="") for mark in axes.marks if mark.role != _OVER),
         levels=tuple(replace(level, label="") for level in axes.levels),
-        # What a curve is called has its value at the cursor.
+        # A curve's name contains its value at the cursor.
         series=tuple(replace(one, name="", shorter=()) for one in axes.series),
     )
     try:
@@ -104,10 +104,10 @@ def paint_chart(
 
 
 class _Picture(NamedTuple):
-    """What the library has drawn.
+    """A chart drawn by plotext.
 
     Attributes:
-        top: how many of them are above the x axis; the first ones.
+        top: number of lines above the x axis.
         left: the first cell between the value axes.
     """
 
@@ -119,7 +119,7 @@ class _Picture(NamedTuple):
 
 @lru_cache(maxsize=_MOST_PICTURES)
 def _picture(axes: Axes, width: int, height: int, unit: Unit, *, is_ascii: bool) -> _Picture:
-    """The chart without what moves over it; the same data on the same axes are drawn once."""
+    """The chart without overlaid marks, cached by data and axes."""
     glyphs = glyph_set(is_ascii=is_ascii)
     lines = tuple(_pieces(line, glyphs) for line in _draw(axes, width, height, glyphs, unit).rstrip("\n").split("\n"))
     texts = ["".join(piece.text for piece in line) for line in lines]
@@ -150,7 +150,7 @@ def _row_of(value: float | None, axes: Axes, rows: int) -> int | None:
 
 
 def _over(line: Line, x: int, down: str, crossing: str) -> Line:
-    """A line of the chart with the cursor in cell `x`: behind the curves, but for where it crosses its value."""
+    """A line of the chart with the cursor in cell `x`: behind the curves, except where it crosses its value."""
     beyond = x + 1 - sum(len(piece.text) for piece in line)
     line = (*line, Piece(" " * beyond)) if beyond > 0 else line
     return with_sign(line, x, lambda was: crossing or {" ": down, "─": "┼"}.get(was), _OVER)
@@ -186,14 +186,14 @@ def _number(role: str) -> int:
 
 @lru_cache(1)
 def _figure_class() -> Callable[[], Any]:
-    """A figure of our own (the library's functions draw on one that all share), imported with the first chart."""
+    """The figure class of plotext, because its functions share one figure; imported with the first chart."""
     from plotext._figure import _figure_class as figure_class  # noqa: PLC0415
 
     return figure_class  # type: ignore[no-any-return]
 
 
 def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> str:
-    """Ask plotext for the picture, as text with one colour number per role."""
+    """Draw with plotext, as text with one colour number per role."""
     figure = _figure_class()()
     figure._limit_size(False, False)
     figure.plot_size(width, height)
@@ -213,7 +213,7 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
         figure.horizontal_line(*scaled([level.value]), color=_number(level.role))
     for mark in axes.marks:
         figure.vertical_line(mark.step, color=_number(mark.role))
-    # The smoothed curve comes last: where several share a cell, it is the one to be seen.
+    # The smoothed curve comes last, so that it is visible where several curves share a cell.
     edges = ((edge, "note") for edge in axes.band)
     for curve, role in (*edges, (axes.raw, "dim" if axes.smooth.steps else "spark"), (axes.smooth, "spark")):
         if curve.steps:
@@ -225,19 +225,19 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
             values = scaled(curve.values[signed])
             figure.scatter(list(curve.steps[signed]), values, marker=sign, color=_number(role))
     if axes.smooth.steps and axes.raw.steps:
-        # An average lags behind: the newest value is never hidden under it.
+        # The average lags behind, so it must not hide the newest value.
         newest = scaled(axes.raw.values[-1:])
         figure.scatter(axes.raw.steps[-1:], newest, marker=glyphs.newest, color=_number("value"))
     sides = {False: "left", True: "right"}
     for one in axes.series:
         plot(one.curve, one.role, sides[one.is_right])
-    # Behind all the lines, so that no line crosses out a sign.
+    # After all lines, so that no line overwrites a sign.
     for one in axes.series:
         signs = _signed(one, is_log=axes.is_log)
         figure.scatter(
             list(signs.steps), scaled(signs.values), marker=one.sign, color=_number(one.role), yside=sides[one.is_right]
         )
-    # Left to itself the library widens the axis of a constant, and the values beside it stand in the middle.
+    # Otherwise plotext widens the axis of a constant and puts the labels in the middle.
     figure.ylim(*scaled((axes.low, axes.high)), yside="left")
     figure.xlim(axes.first, axes.last)
     figure.yticks(scaled(axes.y_ticks), _labels(axes.y_ticks, unit, glyphs), yside="left")
@@ -253,7 +253,7 @@ def _labels(ticks: Sequence[float], unit: Unit, glyphs: Glyphs) -> list[str]:
 
 
 def _named(axes: Axes, cells: int) -> list[str]:
-    """What each curve is, in as many words as fit into `cells` for all of them; of two axes, which one is its own."""
+    """Names of the curves, as long as all fit into `cells`; with two value axes each says which one it uses."""
     sides = [f" ({'right' if one.is_right else 'left'})" if axes.right is not None else "" for one in axes.series]
     most = max((len(one.shorter) for one in axes.series), default=0)
     names = [""] * len(axes.series)
@@ -266,11 +266,11 @@ def _named(axes: Axes, cells: int) -> list[str]:
 
 
 _EDGE = "+"
-"""What the curves around the values carry here and there."""
+"""The sign on the edges of a band."""
 
 
 def _signed(series: PlottedSeries, *, is_log: bool) -> Curve:
-    """The points that carry the sign of a curve: a few of it, and the newest value."""
+    """The points that carry a curve's sign: a few along the curve, and the newest value."""
     curve = series.curve
     every = max(1, len(curve.steps) // _SIGNS)
     at = list(range(every // 2, len(curve.steps) - every // 2, every))

@@ -1,4 +1,4 @@
-"""What somebody says of rules: on the screen (acknowledged, muted, thresholds), and in files that change meanwhile."""
+"""The user's decisions on rules: acknowledged, muted and thresholds from the screen, and changes of settings files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Reread(Protocol):
-    """Settings that were read again."""
+    """Settings read again from changed files."""
 
     @property
     def ingest(self) -> IngestOptions: ...
@@ -30,10 +30,10 @@ class Reread(Protocol):
 
 
 class RuleKeys:
-    """Keeps it for the run on the screen, and tells what holds now.
+    """Saves them for the run on the screen and shows what is in force.
 
     Attributes:
-        reread: the settings if their files have changed, or why they cannot be read.
+        reread: returns the settings if their files have changed, or a message why they cannot be read.
     """
 
     def __init__(self, app: RltopApp) -> None:
@@ -62,12 +62,12 @@ class RuleKeys:
         app.draw()
         waits = f"; {', '.join(found.waiting)} from the next start on" if found.waiting else ""
         is_news, self._waiting = found.waiting != self._waiting, found.waiting
-        # Which rows are pinned is kept by this program itself, and shown by being there.
+        # Pinned rows are saved by this program itself and visible, so they need no message.
         if is_other or is_news or repr(options._replace(rows=now.rows)) != repr(now):
             app.show_message(f"the settings have changed, and were read again{waits}")
 
     def acknowledge(self, rule: str) -> None:
-        """Quiet the alert of a rule until it gets worse, or take that back; where it cannot be kept say why."""
+        """Acknowledge the alert of a rule until it gets worse, or undo that; show why if it cannot be saved."""
         app = self._app
         try:
             is_quiet = app.session.acknowledge(app.followed, rule)
@@ -82,7 +82,7 @@ class RuleKeys:
             )
 
     def mute(self, rule: str) -> None:
-        """Leave the alerts of a rule out for this run, or take them in again."""
+        """Toggle the mute of a rule for this run."""
         self.set(SetRule(rule, RuleScope.RUN, MUTE, rule not in self._app.followed.main.judging.muted))
 
     def unmute(self) -> None:
@@ -91,13 +91,13 @@ class RuleKeys:
             self._said(f"no longer muted for this run: {', '.join(map(rule_title, muted))}")
 
     def _unmute(self, rule: str) -> bool:
-        """What was set for the run alone is taken back; what holds for more than it is overruled."""
+        """Remove a mute that was set for the run alone; override one from a wider scope."""
         return self._keep(SetRule(rule, RuleScope.RUN, MUTE, None)) and (
             rule not in self._app.followed.main.judging.muted or self._keep(SetRule(rule, RuleScope.RUN, MUTE, False))
         )
 
     def set(self, effect: SetRule) -> None:
-        """Keep a threshold or a mute, and show the run as it is judged by it."""
+        """Save a threshold or a mute, and show the run judged by it."""
         app, (rule, scope, name, value) = self._app, effect
         is_threshold = name != MUTE
         if is_threshold and not app.session.may_mean(app.followed):

@@ -1,4 +1,4 @@
-"""What somebody takes along from the screen: a text for the clipboard, a report of what is shown."""
+"""What leaves the screen: text for the clipboard, and reports of what is shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rltop.app.app import RltopApp
 
 MOST_COPIED = 74_994
-"""Bytes that go to the clipboard at most: xterm takes 100,000 of base64, other terminals as many or more."""
+"""Most bytes copied to the clipboard: xterm accepts 100,000 of base64, other terminals at least as many."""
 
 _TMUX_S = 2.0
 
@@ -50,7 +50,7 @@ class Takeaway:
             return
         target, page = shown.board.selection.target, shown.page
         if target is None and isinstance(page, MetricPage):
-            # The chart of a metric stands for its value.
+            # On the page of a metric its value is meant.
             target = Target(TargetKind.METRIC, page.key, stream=page.stream)
         text, what = ("", "") if target is None else _value_of(target, shown.moment)
         if text:
@@ -72,7 +72,7 @@ class Takeaway:
             self._app.show_message("nothing is selected that can be copied")
 
     def copy(self, text: str, what: str) -> None:
-        """Hand a text to the terminal for the clipboard (OSC 52), over SSH too, and say so."""
+        """Copy a text to the clipboard through the terminal (OSC 52), which works over SSH, and say so."""
         app = self._app
         if os.environ.get("TERM", "") in PLAIN_TERMINALS or app.driver is None:
             app.show_message(f"this terminal has no clipboard; the text is: {text.splitlines()[0]}")
@@ -88,12 +88,12 @@ class Takeaway:
         app.show_message(f"copied {what}: {first}{' …' if len(kept) > len(first) else ''}")
 
     def report(self, suffix: str = ".html") -> None:
-        """Write what is shown into the current directory, beside what is there: its step, its window, marked runs.
+        """Write what is shown (step, window, marked runs) to a new file in the current directory.
 
-        Where runs are compared their alignment and the baseline run are those of the screen.
+        A comparison has the alignment and the baseline run of the screen.
 
         Args:
-            suffix: of `report.writers.FORMATS`; in `.csv` a chart is its values.
+            suffix: one of `report.writers.FORMATS`; with `.csv` a chart is written as its values.
         """
         from rltop.report.writers import file_name, series_csv  # noqa: PLC0415 - few sessions write one
 
@@ -110,7 +110,7 @@ class Takeaway:
 
         def write() -> None:
             said = _written(path, data)
-            # The loop may have been closed by the time that a slow disk has answered.
+            # The loop may have been closed before a slow disk has responded.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(app.show_message, said)
 
@@ -131,7 +131,7 @@ def _written(path: Path, data: bytes) -> str:
 
 
 def _report(runs: Sequence[Run], page: Page | None, moment: Moment, suffix: str) -> bytes:
-    """A report of runs as they are shown: at a step, in the window of a chart, compared as on the page."""
+    """A report of runs with the step, window and comparison of the page."""
     from rltop.pages.compare import ComparePage  # noqa: PLC0415 - few sessions write one
     from rltop.report.run_report import Provenance, build_report  # noqa: PLC0415 - few sessions write one
     from rltop.report.writers import rendered  # noqa: PLC0415 - few sessions write one
@@ -154,9 +154,9 @@ def _report(runs: Sequence[Run], page: Page | None, moment: Moment, suffix: str)
 
 
 async def _give_to_tmux(text: str) -> None:
-    """Put a text into tmux's buffer and into its terminal's clipboard; tmux passes OSC 52 on only where it is told to.
+    """Put a text into tmux's buffer and its terminal's clipboard, because tmux forwards OSC 52 only if configured to.
 
-    A tmux that is too old for `-w`, or gone, has had the escape code.
+    If tmux is too old for `-w`, or gone, the escape code has to do.
     """
     with contextlib.suppress(OSError, TimeoutError):
         none = asyncio.subprocess.DEVNULL
@@ -170,7 +170,7 @@ _BLANKS = regex(r" {3,}")
 
 
 def _value_of(target: Target, moment: Moment) -> tuple[str, str]:
-    """What is selected, as somebody wants to have it elsewhere, and what it is; two empty texts for the row itself."""
+    """The value of the selection to copy, and what it is; two empty texts if the row is to be copied instead."""
     match target.kind:
         case TargetKind.METRIC:
             return _value(target, moment)
@@ -200,7 +200,7 @@ def _named(target: Target, moment: Moment) -> tuple[str, str]:
 
 
 def _value(target: Target, moment: Moment) -> tuple[str, str]:
-    """The newest value of a key up to the step that is shown, with every digit that was logged."""
+    """The newest value of a key up to the step shown, with every logged digit."""
     part = moment.snapshot.within(target.stream)
     stream, at = part.stream, part.at_step
     series = stream.series(target.name)
