@@ -1,4 +1,4 @@
-"""Event files and run files built by hand, byte for byte."""
+"""TensorBoard event files and W&B run files built byte by byte."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run_record(config: dict[str, object], name: str = "r") -> bytes:
 
 
 def block_log(*records: bytes) -> bytes:
-    """Records as LevelDB's log writer lays them out."""
+    """Records in the block layout of LevelDB's log writer."""
     out = bytearray(b":W&B\xe1\xbe\x00")
     for record in records:
         rest, is_first = record, True

@@ -1,4 +1,4 @@
-"""A headless Chromium: pages opened, clicked and typed into, and what they look like."""
+"""A headless Chromium to open pages, click, type, and read pixels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pyte
 from ptys import Screen
 
 BROWSER = os.environ.get("RLTOP_BROWSER", "")
-"""`make live` looks for one."""
+"""Path of the browser; `make live` sets it."""
 SOON_S = 40.0
 
 _LAUNCHER = """
@@ -30,13 +30,13 @@ for number, pipe in enumerate([fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one 
     os.dup2(pipe, number)
 os.execvp(sys.argv[3], sys.argv[3:])
 """
-"""The browser takes orders on descriptor 3 and answers on 4."""
+"""The browser reads commands on descriptor 3 and answers on 4."""
 
 Colour = tuple[int, int, int]
 
 
 def pixels_of(data: bytes) -> list[list[Colour]]:
-    """The rows of a PNG of eight bits a channel."""
+    """The rows of a PNG with eight bits per channel."""
     chunks: dict[bytes, bytes] = {}
     at = 8
     while at < len(data):
@@ -79,11 +79,11 @@ def rgb(colour: str) -> Colour:
 
 
 class Page:
-    """A page in a headless browser, which is told what to do through a pair of pipes.
+    """A page in a headless browser, controlled through a pair of pipes.
 
     Attributes:
         screen: what the page was sent to draw.
-        heard: what the browser told of its own accord.
+        heard: unsolicited messages of the browser.
     """
 
     def __init__(self, profile: Path) -> None:
@@ -106,19 +106,19 @@ class Page:
         self._stream = pyte.ByteStream(self.screen)
 
     def open(self, address: str) -> None:
-        """Show what is at an address."""
+        """Navigate to an address."""
         self._target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
         self.call("Network.enable")
         self.call("Page.navigate", url=address)
 
     def close_tab(self) -> None:
-        """Close the page, not the browser. One that is only left may be kept for going back to, connection and all."""
+        """Close the page but not the browser, which may keep a page it only left, with its connection."""
         self._session = ""
         self.call("Target.closeTarget", targetId=self._target)
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
-        """Ask the browser for something; its answer."""
+        """Call a method of the browser; returns its result."""
         self._asked += 1
         session = {"sessionId": self._session} if self._session else {}
         asked = {"id": self._asked, "method": method, "params": parameters, **session}
@@ -168,12 +168,12 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
     def click(self, x: int, y: int) -> None:
-        """Click on the page: what has the focus takes the keys."""
+        """Click on the page, which moves the focus."""
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def colours(self) -> Counter[tuple[int, int, int]]:
-        """How often each colour is on the page as it is drawn."""
+        """Number of pixels of each colour in a screenshot."""
         rows = pixels_of(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
         return Counter(pixel for row in rows for pixel in row)
 

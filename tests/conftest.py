@@ -1,4 +1,4 @@
-"""What every test shares: where state is kept, how long it may take, and who has the machine to itself."""
+"""Fixtures and hooks for all tests: state folder, temporary folders, garbage collection, tests that run alone."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ HERE = Path(__file__)
 gc.disable()  # what is collected stays to the end
 
 _STATE = tempfile.TemporaryDirectory(prefix="rltop-state-")
-"""What the program keeps for the next time is no person's; it has been started before."""
+"""Keeps the program's state out of the user's; not a first start, so that no hints are shown."""
 os.environ["XDG_STATE_HOME"] = _STATE.name
 (Path(_STATE.name) / "rltop").mkdir()
 (Path(_STATE.name) / "rltop" / "hinted").touch()
 
 
 def pytest_runtest_setup() -> None:
-    """Leave no test what another one kept, such as a theme or a mute."""
+    """Remove state saved by the previous test, such as a theme or a mute."""
     folder = Path(_STATE.name) / "rltop"
     for name in os.listdir(folder):  # noqa: PTH208 - before each of thousands of tests, and mostly of one file
         if name != "hinted":
-            # A program that has not ended yet may have put it away itself.
+            # A program that is still running may have removed it itself.
             (folder / name).unlink(missing_ok=True)
 
 
@@ -39,20 +39,20 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As pytest's own, which looks through all folders of the session for a number that is free: 2 ms and more."""
+    """Replaces pytest's own, which scans all folders of the session for a free number: 2 ms and more."""
     name = re.sub(r"\W", "_", request.node.name)[:30]
     return tmp_path_factory.mktemp(f"{name}{next(_NUMBERS)}", numbered=False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put last what has the machine to itself: until then nobody waits for anybody."""
+    """Run tests marked `alone` last, so that workers do not wait for each other before."""
     items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
     for item in items if EXPLORES else ():
         item.add_marker(pytest.mark.timeout(EXPLORED_S), append=False)
 
 
 def pytest_collection_finish() -> None:
-    """Leave thousands of tests out of every collection of garbage, and collect it seldom: a fifth of the time."""
+    """Exclude the collected tests from garbage collection and collect rarely, which saves a fifth of the time."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -61,10 +61,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Let a test marked `alone` wait until the other workers rest, and let them rest until it is done.
+    """Run a test marked `alone` while all other workers pause.
 
-    The lock of this file is a door through which one worker goes at a time. Who waits for the
-    other lock holds the door, so that a test which wants to be alone is not passed by for ever.
+    The first lock is a turnstile that one worker passes at a time. A worker waiting for the second lock holds the
+    turnstile, so that others cannot starve a test that has to be alone.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)

@@ -1,6 +1,6 @@
-"""A session over bundled runs, read and judged once a process; each that asks gets a copy that goes on by itself.
+"""Sessions over bundled runs, read and judged once per process; each caller gets an independent copy.
 
-To judge a run takes ten times as long as to copy what came of it, and most tests of screens begin with the same run.
+Judging a run takes ten times as long as copying the result, and most tests of screens begin with the same run.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from rltop.sources.file import FileSystem
 
 _LOCKS = {type(make()).__name__: make for make in (threading.Lock, threading.RLock)}
 _SHARED = (FunctionType, Metric, Dialect, Label, Enum, Event, Verdict, Observation, StepTiming)
-"""What nobody changes is the same in every copy."""
+"""Immutable types that all copies share."""
 
 COPIES: list[Session] = []
-"""Those that have been given out and are to be closed."""
+"""Copies that were handed out and have to be closed."""
 
 
 class _Reopened(FileSystem):
-    """A file is opened for each look: two copies must not close one handle."""
+    """Opens the file for each poll, because two copies must not close the same handle."""
 
     def may_keep(self, handle: int) -> bool:
         return False
@@ -68,7 +68,7 @@ class _Writer(pickle.Pickler):
         return len(self.shared) - 1
 
     def reducer_override(self, one: Any) -> Any:
-        # A view goes on showing what it is a view of.
+        # A proxy must be a view of the copied mapping.
         if isinstance(one, MappingProxyType):
             return _proxy_of, tuple(gc.get_referents(one))
         if isinstance(one, type({}.values())):
@@ -96,7 +96,7 @@ def _read(paths: tuple[Path, ...]) -> tuple[bytes, list[Any]]:
     session = Session(found, partial(_follow, clock=clock), clock, IngestOptions())
     session.drain()
     for run in session.runs:
-        # What is worked out of rows that do not change is remembered from the first look on.
+        # Fill the caches of what is computed from the rows, because these do not change.
         once_document(Snapshot(run))
     file = BytesIO()
     writer = _Writer(file)
@@ -106,7 +106,7 @@ def _read(paths: tuple[Path, ...]) -> tuple[bytes, list[Any]]:
 
 
 def copied(*paths: Path) -> tuple[Session, FakeClock]:
-    """A session that has read files which do not change, and its clock."""
+    """A session that has read unchanging files, and its clock."""
     session, clock = _Reader(*_read(paths)).load()
     COPIES.append(session)
     return session, clock

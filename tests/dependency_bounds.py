@@ -3,10 +3,10 @@
     python tests/dependency_bounds.py --environments FOLDER [--python NAME ...] [--only lowest|newest]
 
 `make bounds` calls it. For every interpreter and for both ends of the bounds in
-pyproject.toml an environment of its own is made below FOLDER, from wheels only: who
-installs rltop on a node has no compiler. In each of them a part of the suite is run
-that starts the program in a terminal, draws every page, quits, and reads every format.
-An interpreter that is not on this machine is named and left out.
+pyproject.toml it makes an environment below FOLDER, from wheels only because nodes may
+have no compiler. In each it runs the part of the suite that starts the program in a
+terminal, draws every page, quits, and reads every format. Missing interpreters are
+named and skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 PYTHONS = ("python3.11", "python3.12", "python3.13")
-"""The interpreters that pyproject.toml promises."""
+"""The interpreters that pyproject.toml supports."""
 
 ENDS = ("lowest", "newest")
 
@@ -44,13 +44,13 @@ COMMANDS = (
     ("-m", "mypy"),
     ("-c", "from importlinter.cli import lint_imports_command as run; run()"),
 )  # fmt: skip
-"""What is run in every environment, by its interpreter."""
+"""Commands run in every environment, by its interpreter."""
 
 _LOWEST = re.compile(r"(?P<name>[\w.-]+)>=(?P<version>[\w.]+)")
 
 
 def requirements(end: str) -> Iterator[str]:
-    """Every dependency of pyproject.toml, optional ones too, as it stands there or at its lowest release.
+    """Every dependency of pyproject.toml, including optional ones, as written or pinned to its lowest release.
 
     Raises:
         SystemExit: a dependency has no lowest release.
@@ -67,14 +67,14 @@ def requirements(end: str) -> Iterator[str]:
 
 
 def is_here(python: str) -> bool:
-    """Whether an interpreter is on this machine; what pyenv puts in the way of one that is not is none."""
+    """Whether an interpreter is installed; a pyenv shim without an interpreter does not count."""
     if shutil.which(python) is None:
         return False
     return subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0
 
 
 def install(python: str, end: str, home: Path) -> Path:
-    """An environment with one end of the bounds, made anew; its interpreter.
+    """Make a fresh environment with one end of the bounds; returns its interpreter.
 
     Raises:
         CalledProcessError: it cannot be installed.
@@ -89,20 +89,20 @@ def install(python: str, end: str, home: Path) -> Path:
 
 
 def is_good(python: str, end: str, home: Path) -> bool:
-    """Whether one end of the bounds can be installed and works; says what does not."""
+    """Whether one end of the bounds can be installed and passes; prints what fails."""
     print(f"\n== {end} releases, {python}", flush=True)
     try:
         own = install(python, end, home)
     except subprocess.CalledProcessError:
         print(f"{end} releases cannot be installed for {python}", flush=True)
         return False
-    # Every command, so that one run tells everything that is wrong.
+    # Run every command, so that one run shows all failures.
     codes = [subprocess.run([own, *command], cwd=ROOT, check=False).returncode for command in COMMANDS]
     return not any(codes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """1 if an end of the bounds does not work with an interpreter that is here."""
+    """Returns 1 if an end of the bounds fails with an installed interpreter."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--environments", type=Path, required=True, help="folder in which they are made")
     parser.add_argument("--python", action="append", metavar="NAME", help="an interpreter; may be repeated")

@@ -1,4 +1,4 @@
-"""How hypothesis chooses its examples, and on how many a property is tried."""
+"""Settings of hypothesis: the choice and number of examples."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ settings.load_profile(PROFILE)
 
 EXPLORES = PROFILE != "same"
 EXPLORED_S = 3_600
-"""So long a test may take that looks for new examples."""
+"""Longest time of a test that explores new examples."""
 
 
 def examples(count: int, **options: Any) -> settings:
-    """Settings of a property whose examples are few because they cost much, or more than sixty; not to explore."""
+    """Settings of a property with `count` examples: few because they are expensive, or more than sixty."""
     return settings(**options) if EXPLORES else settings(max_examples=count, **options)

@@ -1,4 +1,4 @@
-"""A file system in memory that can lie the way real ones do."""
+"""A file system in memory that can misbehave as real ones do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rltop.sources.file import DirectoryEntry, FileStat, FileSystem
 
 @dataclass(eq=False)
 class Node:
-    """A file as the server has it, and how far this client is behind."""
+    """A file on the server, and how far this client's view is behind."""
 
     inode: int
     data: bytearray = field(default_factory=bytearray)
@@ -26,15 +26,15 @@ class Node:
 
 
 class FakeFileSystem(FileSystem):
-    """Files, names and handles; every lie is switched on by the test.
+    """Files, names and handles; tests switch on each kind of misbehaviour.
 
     Attributes:
         reuses_inodes: a freed inode goes to the next file, as on ext4.
-        longest_read: reads return at most so many bytes.
+        longest_read: most bytes that a read returns.
         errors: raised one by one by the next calls.
-        has_room: handles may be kept.
-        denied: every call that names a path fails with EACCES.
-        gate: while it is not set, reads block.
+        has_room: handles may be kept open.
+        denied: every call with a path fails with EACCES.
+        gate: reads block until it is set.
     """
 
     def __init__(self) -> None:
@@ -54,10 +54,10 @@ class FakeFileSystem(FileSystem):
         self._free: list[int] = []
         self._ticks = 0
 
-    # What a writer does.
+    # Operations of a writer.
 
     def write(self, path: str, data: bytes, offset: int | None = None) -> Node:
-        """Append, or write at an offset; the file is made if it does not exist."""
+        """Append, or write at an offset; creates the file if needed."""
         node = self.names.get(path) or self._make(path)
         at = len(node.data) if offset is None else offset
         if at > len(node.data):
@@ -72,13 +72,13 @@ class FakeFileSystem(FileSystem):
         self._touch(self.names[path])
 
     def delete(self, path: str) -> None:
-        """Take the name away, and free the inode if nobody holds it."""
+        """Unlink the name, and free the inode if no handle is open."""
         node = self.names.pop(path)
         node.names.discard(path)
         self._release(node)
 
     def rename(self, old: str, new: str) -> None:
-        """Move a name, over another one if need be."""
+        """Rename, replacing an existing file."""
         node = self.names.pop(old)
         node.names.discard(old)
         if new in self.names:
@@ -87,11 +87,11 @@ class FakeFileSystem(FileSystem):
         node.names.add(new)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write another file beside it and rename it over."""
+        """Replace the file by writing a new one and renaming it."""
         self.write(path + ".tmp", data)
         self.rename(path + ".tmp", path)
 
-    # What the reader asks.
+    # Operations of the reader.
 
     def stat(self, target: str | int) -> FileStat:
         self._answer("stat", target)
@@ -174,5 +174,5 @@ class FakeFileSystem(FileSystem):
 
 
 def os_error(number: int) -> OSError:
-    """The error as the kernel would report it."""
+    """An OSError as the kernel would raise it."""
     return OSError(number, os.strerror(number))

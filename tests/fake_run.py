@@ -1,4 +1,4 @@
-"""A run for tests of what is shown: real decoder, store and rules, everything else set by hand."""
+"""A run for tests of views: real decoder, store and rules, everything else set by hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def memo_of(stream: Stream) -> Memo:
 
 @dataclass
 class FakeRun:
-    """What a `Snapshot` reads of a run, or of one stream of it."""
+    """The part of a run, or of one of its streams, that a `Snapshot` reads."""
 
     name: Label
     stream: Stream
@@ -85,7 +85,7 @@ class FakeRun:
 
     @property
     def main(self) -> FakeRun:
-        """Its main stream: it is its own."""
+        """Its main stream, which is itself."""
         return self
 
     @property
@@ -95,35 +95,35 @@ class FakeRun:
 
     @property
     def judging(self) -> FakeRun:
-        """What the rules say of it: as it says itself."""
+        """Its judging, which is itself."""
         return self
 
     @property
     def shown(self) -> FakeRun:
-        """What is read of it: it is its own."""
+        """What is read of it, which is itself."""
         return self
 
     @property
     def now(self) -> FakeRun:
-        """As of `Judging`."""
+        """As in `Judging`."""
         return self
 
     @property
     def memo(self) -> Memo:
-        """What has been worked out of its rows."""
+        """Cached values computed from its rows."""
         return memo_of(self.stream)
 
     @property
     def version(self) -> int:
-        """Moves with every row."""
+        """Changes with every row."""
         return self.stream.version
 
     def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
-        """As of a `Run`: what `set_aside` was given."""
+        """As in `Run`: returns `set_aside`."""
         return tuple(self.set_aside)
 
     def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
-        """As of a `Run`: its own, and those of the streams beside it."""
+        """As in `Run`: its own verdicts and those of its other streams."""
         if step is None:
             return tuple(self.verdicts)
         found = standing_at(self.events, step, self.muted, self.identity)
@@ -133,7 +133,7 @@ class FakeRun:
 
 
 def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> FakeRun:
-    """Decode, store and judge `data` as a file that is at its end."""
+    """Decode, store and judge `data` as a finished file."""
     stream = Stream("", settings.pop("options", None))
     stream.total_steps = settings.pop("total_steps", None)
     rules = RuleRunner(EngineOptions())
@@ -252,7 +252,7 @@ def _verl_row(step: int, done: float, ill: float, dice: random.Random) -> dict[s
 
 
 def a_verdict(rule: str = "O11", level: Level = Level.WARN, **changes: Any) -> Verdict:
-    """A verdict with everything in it, for views that show verdicts made by nobody."""
+    """A verdict with every field set, for tests of views."""
     base = Verdict(
         rule=rule,
         title="KL drift",
@@ -278,9 +278,9 @@ def _ill_run() -> FakeRun:
 
 
 def firing_run() -> FakeRun:
-    """The ill veRL run with verdicts set by hand, so that no change of a rule moves what is shown.
+    """The faulty veRL run with verdicts set by hand, so that no change of a rule affects what is shown.
 
-    It is judged once, which takes as long as a hundred tests of what is shown: each gets a run of its own over the
+    It is judged once, because that takes as long as a hundred tests of views; each caller gets its own run over the
     same rows.
     """
     run = replace(_ill_run(), warm_up=None, group_size=8)

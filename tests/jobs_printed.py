@@ -1,4 +1,4 @@
-"""What trainers print, from tests/unit/live/jobs.toml: the bytes of a log, with the time of each piece."""
+"""Logs as trainers print them, from tests/unit/live/jobs.toml: their bytes, with the time of each piece."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 TABLE = tomllib.loads((Path(__file__).parent / "unit" / "live" / "jobs.toml").read_text())
 CASES: list[dict[str, Any]] = TABLE["cases"]
 BEGUN_S = 1_787_184_000.0
-"""2026-08-20, a quarter of an hour before midnight in some zone."""
+"""2026-08-20, a quarter of an hour before midnight in some time zone."""
 BEGIN_S = 100.0
 _BAR = re.compile(r"\[bar:(.*?):(\d+)/(\d+):(\d+:\d+(?::\d+)?)\]$")
 
@@ -67,7 +67,7 @@ def _bar(title: str, done: str, of: str, elapsed: str) -> str:
 
 
 def write(case: dict[str, Any], folder: Path, zone_h: float = 8.0) -> tuple[Path, float]:
-    """The log as it lies there, and the time now."""
+    """Write the log; returns its path and the current time."""
     pieces = printed(case, zone_h)
     path = folder / "train.log"
     path.write_bytes(b"".join(piece.data for piece in pieces))

@@ -1,4 +1,4 @@
-"""Servers on the loopback that answer as they are told: well, late, for ever, elsewhere, or as something else."""
+"""Servers on loopback that answer as tests want: well, late, endlessly, with a redirect, or not in HTTP."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 
 CERTIFICATES = Path(__file__).parent / "unit" / "live" / "certificates"
 Answer = Callable[[socket.socket, bytes], None]
-"""Takes the connection, and the head of the request."""
+"""Called with the connection and the head of the request."""
 
 
 class Server:
-    """Accepts connections, and keeps the heads of all requests.
+    """Accepts connections and records the heads of all requests.
 
     Args:
-        answer: called in a thread of its own with the connection.
-        is_tls: it speaks TLS, with a certificate of a private authority for 127.0.0.1.
-        host: where it listens.
+        answer: called with each connection in a thread of its own.
+        is_tls: use TLS, with a certificate of a private authority for 127.0.0.1.
+        host: address to listen on.
     """
 
     def __init__(self, answer: Answer, *, is_tls: bool = False, host: str = "127.0.0.1") -> None:
@@ -90,7 +90,7 @@ def page(body: bytes | Callable[[], bytes], *headers: str, status: str = "200 OK
 
 
 def endless(connection: socket.socket, head: bytes) -> None:
-    """Sends a gigabyte, and never says how much."""
+    """Sends a gigabyte without a length."""
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
     for _ in range(1024):
         connection.sendall(b"vllm:num_requests_running 1\n" * 37_450)
@@ -102,14 +102,14 @@ def silent(connection: socket.socket, head: bytes) -> None:
 
 
 def dripping_head(connection: socket.socket, head: bytes) -> None:
-    """A byte of the head at a time."""
+    """Sends the head byte by byte."""
     for byte in b"HTTP/1.1 200 OK\r\nX-Slow: " + b"a" * 1000:
         connection.sendall(bytes([byte]))
         time.sleep(0.05)
 
 
 def dripping_body(connection: socket.socket, head: bytes) -> None:
-    """A byte of the body at a time."""
+    """Sends the body byte by byte."""
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
     for _ in range(1000):
         connection.sendall(b"a")
@@ -117,7 +117,7 @@ def dripping_body(connection: socket.socket, head: bytes) -> None:
 
 
 def torn(connection: socket.socket, head: bytes) -> None:
-    """Ends in the middle of the body."""
+    """Closes the connection in the middle of the body."""
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nvllm:num_requests_running 1\n")
 
 
@@ -127,5 +127,5 @@ def noise(connection: socket.socket, head: bytes) -> None:
 
 
 def no_chunk(connection: socket.socket, head: bytes) -> None:
-    """Lies about the length of a chunk."""
+    """Sends a wrong chunk length."""
     connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\nabc\r\n")

@@ -1,4 +1,4 @@
-"""Observations by hand: series in canonical terms → an engine that has judged them."""
+"""Handmade observations: series of canonical metrics, and the engine that has judged them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DIALECT = Dialect(name="test", fingerprints=(), aliases=())
 def identity(
     algorithm: Algorithm = Algorithm.GRPO, group_size: int | None = None, names: Sequence[str] = (), **traits: Any
 ) -> Identity:
-    """An identity that logs every metric (or `names`) under `key/<name>`, those apart that only some runs have."""
+    """An identity that logs every metric (or `names`) under `key/<name>`, except those that only some runs have."""
     every = [name for name in CATALOG if name not in {"moe_max_vio", "aux_loss"}]
     signals = {name: [Signal(CATALOG[name], f"key/{name}")] for name in (names or every)}
     return Identity(DIALECT, algorithm, Traits(**traits), signals, group_size)
@@ -36,7 +36,7 @@ def identity(
 
 @cache
 def _drawn(seed: int, record: int) -> float:
-    """Of the standard normal distribution; a generator of its own for each costs as much as judging the record."""
+    """A draw from the standard normal distribution; a generator per draw would cost as much as judging the record."""
     return random.Random(f"{seed}/{record}").gauss(0.0, 1.0)
 
 
@@ -76,7 +76,7 @@ def play(
     rules: Mapping[str, Mapping[str, float | bool]] | None = None,
     **metrics: Any,
 ) -> Engine:
-    """Judge `records` observations of `metrics` and return the engine; at the rules' own levels."""
+    """Judge `records` observations of `metrics` at the rules' own levels, and return the engine."""
     names = [name for name in metrics if name in CATALOG]
     with patch.object(judging, "HIGHEST", {field: {} for field in HIGHEST}):
         engine = Engine(identity(algorithm, group_size, names, **(traits or {})), EngineOptions(rules=rules or {}))
@@ -86,13 +86,13 @@ def play(
 
 
 def alone(part: str) -> dict[str, dict[str, float | bool]]:
-    """Settings under which nothing else of its rule is judged."""
+    """Settings that disable all other parts of its rule."""
     rule = NAMED[part].rule
     return {one.id: {"enabled": one.id == part} for one in (NAMED[rule], *PARTS[rule])}
 
 
 def alarms(engine: Engine, rule: str = "") -> list[Event]:
-    """Events that would catch a person's eye: WARN or CRIT that begin or get worse."""
+    """Alarms: events of WARN or CRIT that begin or get worse."""
     return [
         event
         for event in engine.events
@@ -103,19 +103,19 @@ def alarms(engine: Engine, rule: str = "") -> list[Event]:
 
 
 def first(engine: Engine, rule: str) -> Event:
-    """The first alarm of `rule`; fails when there is none."""
+    """The first alarm of `rule`; fails without one."""
     found = alarms(engine, rule)
     assert found, f"{rule} did not fire; events: {[(e.raised_by, e.level.word, e.record) for e in engine.events]}"
     return found[0]
 
 
 def learning(record: int) -> float:
-    """A reward that rises and then stays."""
+    """A reward that rises and then levels off."""
     return noisy(min(0.8, 0.2 + record / 100), 0.05)(record)
 
 
 def step_up(before: float, after: float, onset: int, spread: float = 0.05):
-    """A healthy series that moves to another level at record `onset`."""
+    """A healthy series with a level shift at record `onset`."""
     return lambda record: noisy(before if record < onset else after, spread)(record)
 
 

@@ -1,4 +1,4 @@
-"""What the program opens and connects to, as Python itself tells."""
+"""What the program opens and connects to, by Python's audit events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LISTENING: list[bool] = []
 
 @cache
 def _hear() -> None:
-    """Once, and for good: a hook cannot be taken away, and is asked whatever Python does from then on."""
+    """Install the audit hook once, because it cannot be removed and slows everything down from then on."""
     sys.addaudithook(_heard)
 
 
@@ -24,7 +24,7 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
 
 @contextmanager
 def told() -> Iterator[list[tuple[str, str]]]:
-    """Event and path, address or program of what happens meanwhile."""
+    """Record (event; path, address or program) inside the `with` block."""
     _hear()
     _SEEN.clear()
     _LISTENING.append(True)

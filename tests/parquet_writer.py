@@ -1,6 +1,6 @@
-"""Writes parquet files as plainly as the format allows: one row group, one page a column, no compression.
+"""Writes the simplest parquet files: one row group, one page per column, no compression.
 
-For tests of what reads them, without a package of a hundred megabytes.
+For tests of the reader, without a package of a hundred megabytes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _levels(values: Sequence[object]) -> bytes:
 
 
 def parquet_bytes(columns: Mapping[str, Sequence[object]]) -> bytes:
-    """A file with these columns; None is an empty cell."""
+    """A file with these columns; None is a null."""
     rows = len(next(iter(columns.values()), ()))
     out = bytearray(b"PAR1")
     elements = [_struct((4, 8, _text("schema")), (5, 5, _int(len(columns))))]

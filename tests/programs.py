@@ -1,4 +1,4 @@
-"""The program run in this process; programs that stand in PATH, and processes that are called as those of a job."""
+"""Runs the program in this process; puts scripts into PATH; starts processes with the titles of a job's."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rltop.cli import main
 
 
 def in_path(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str) -> Path:
-    """Put a script first in PATH that keeps what it was called with.
+    """Put a script first in PATH that records its arguments.
 
     Args:
-        folder: where it is to lie.
-        monkeypatch: takes it away again.
-        name: what it is called.
-        script: for `sh`; `$0.words` gets the words it was called with, a line each.
+        folder: where to write it.
+        monkeypatch: restores PATH afterwards.
+        name: name of the command.
+        script: for `sh`; `$0.words` receives the arguments, one per line.
 
     Returns:
-        The file with the words.
+        The file with the arguments.
     """
     folder.mkdir(exist_ok=True)
     path = folder / name
@@ -38,7 +38,7 @@ def in_path(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: st
 
 @contextmanager
 def titled(*words: str) -> Iterator[int]:
-    """A process that is called so; its arguments stand behind the title."""
+    """A process with this title and arguments; yields its id."""
     process = subprocess.Popen([words[0], "-c", "read line", *words[1:]], executable="/bin/sh", stdin=subprocess.PIPE)
     try:
         ends = time.monotonic() + 10.0
@@ -51,7 +51,7 @@ def titled(*words: str) -> Iterator[int]:
 
 
 def said_here(*argv: str, encoding: str = "utf-8") -> tuple[int, str, str]:
-    """Exit code and both outputs of the program, run in this process with files as its outputs."""
+    """Exit code, stdout and stderr of the program, run in this process with its output in files."""
     with (
         tempfile.TemporaryFile("w+", encoding=encoding) as out,
         tempfile.TemporaryFile("w+", encoding=encoding, errors="backslashreplace") as err,

@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal of its own: keys in, bytes out, state before and after."""
+"""A program in a pseudo-terminal: keys in, bytes out, terminal state before and after."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from typing import Any
 import pyte
 
 DEFAULTS = {"25": True, "7": True}
-"""Private modes that are on in a fresh terminal; every other one is off."""
+"""Private modes that are on in a fresh terminal; all others are off."""
 
 _MODE = re.compile(rb"\x1b\[\?([0-9;]+)([hl])")
 _TITLES = re.compile(rb"\x1b\[(22|23);[02]t")
@@ -30,7 +30,7 @@ _KITTY = re.compile(rb"\x1b\[([<>])[0-9;]*u")
 
 
 PATIENCE_S = 60.0
-"""How long what happens at once may take on a machine that does much else; only a fault waits for so long."""
+"""Timeout for what normally happens at once, generous for a loaded machine; only a failure waits this long."""
 
 _LAUNCHER = """
 import fcntl, os, signal, sys, termios
@@ -39,29 +39,29 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
-"""Takes the terminal as its own, and does not inherit what the test runner ignores."""
+"""Makes the pty the controlling terminal, and resets the signals that the test runner ignores."""
 
 
 class Screen(pyte.Screen):
-    """A screen that has an alternate one, as terminals do and pyte does not."""
+    """A screen with an alternate screen, which pyte lacks."""
 
     _main: tuple[Any, Any] | None = None
 
     @property
     def display(self) -> list[str]:
-        """The lines; pyte asks for the width of every character, a sixth of what such a test costs."""
+        """The lines; pyte's own looks up the width of every character, a sixth of such a test's time."""
         columns, lines = range(self.columns), range(self.lines)
         return ["".join([line[x].data for x in columns]) for line in (self.buffer[y] for y in lines)]
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
-        """Show the alternate screen, empty, if that is asked for."""
+        """Set modes, and switch to an empty alternate screen if requested."""
         if kwargs.get("private") and 1049 in modes and self._main is None:
             self._main = (copy.deepcopy(self.buffer), copy.copy(self.cursor))
             self.erase_in_display(2)
         super().set_mode(*modes, **kwargs)
 
     def reset_mode(self, *modes: int, **kwargs: Any) -> None:
-        """Show the main screen as it was, if that is asked for."""
+        """Reset modes, and restore the main screen if requested."""
         if kwargs.get("private") and 1049 in modes and self._main is not None:
             (self.buffer, self.cursor), self._main = self._main, None
             self.dirty.update(range(self.lines))
@@ -69,10 +69,9 @@ class Screen(pyte.Screen):
 
 
 class Terminal:
-    """A child process on a pty, with the parent holding both ends.
+    """A child process on a pty, with both ends open in the parent.
 
-    Holding the slave keeps the terminal alive after the child is gone, so that its
-    settings can be compared with those before.
+    The open slave end keeps the terminal alive after the child has ended, so that its settings can be compared.
     """
 
     def __init__(self, arguments: Sequence[str], width: int = 80, height: int = 24, **environment: str) -> None:
@@ -106,13 +105,13 @@ class Terminal:
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def resize(self, width: int, height: int) -> None:
-        """Change the window; the program receives SIGWINCH from the terminal."""
+        """Resize the window; the program receives SIGWINCH."""
         self._set_size(width, height)
         self.screen.resize(height, width)
         os.kill(self.process.pid, signal.SIGWINCH)
 
     def read(self, most: int | None = None) -> bytes:
-        """Take what the program has written since the last call, or the next `most` bytes of it."""
+        """Read what the program has written since the last call, at most `most` bytes."""
         taken = b""
         while most is None or len(taken) < most:
             try:
@@ -132,7 +131,7 @@ class Terminal:
         return taken
 
     def until(self, condition: Callable[[], bool], timeout_s: float = PATIENCE_S, what: str = "") -> None:
-        """Read until `condition()` holds; fails with the screen when it does not."""
+        """Read until `condition()` holds; on timeout fails and shows the screen."""
         deadline = time.monotonic() + timeout_s
         while True:
             self.read()
@@ -145,11 +144,11 @@ class Terminal:
             select.select([self.master], [], [], 0.05)
 
     def until_text(self, text: str, timeout_s: float = PATIENCE_S) -> None:
-        """Read until `text` stands somewhere on the screen."""
+        """Read until `text` is on the screen."""
         self.until(lambda: text in self.text, timeout_s, repr(text))
 
     def until_still(self, still_s: float = 1.0, timeout_s: float = PATIENCE_S) -> None:
-        """Read until nothing but the clock of the first line has changed for `still_s` seconds."""
+        """Read until nothing but the clock in the first line has changed for `still_s` seconds."""
         seen, since = "", time.monotonic()
 
         def is_still() -> bool:
@@ -170,22 +169,22 @@ class Terminal:
         os.kill(self.process.pid, number)
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
-        """Read until the program has ended; its exit code, negative for a signal."""
+        """Read until the program has ended; returns its exit code, negative for a signal."""
         self.until(lambda: self.process.poll() is not None, timeout_s, "the end of the program")
-        # The kernel hands on what was written last behind the writer's back, perhaps after its end.
+        # The kernel may deliver the last output only after the writer has ended.
         while select.select([self.master], [], [], 0.05)[0] and self.read():
             pass
         return self.process.returncode
 
     @property
     def worked_s(self) -> float:
-        """Processor time that the program has had so far."""
+        """CPU time that the program has used so far, in seconds."""
         told = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def text(self) -> str:
-        """What a person would see."""
+        """The text on the screen."""
         return "\n".join(self.screen.display)
 
     @property
@@ -195,7 +194,7 @@ class Terminal:
 
     @property
     def modes(self) -> Mapping[str, bool]:
-        """Private modes that differ from a fresh terminal, by number; also the kitty stack and the stack of titles."""
+        """Private modes that differ from a fresh terminal, by number; also the stacks of kitty flags and titles."""
         found: dict[str, bool] = {}
         for numbers, letter in _MODE.findall(self.output):
             for number in numbers.decode().split(";"):
@@ -214,12 +213,12 @@ class Terminal:
         return different
 
     def assert_untouched(self) -> None:
-        """Settings and modes are what they were before the program ran."""
+        """Assert that settings and modes are as before the program ran."""
         assert self.settings == self.before
         assert self.modes == {}, self.modes
 
     def close(self) -> None:
-        """End the program if it is still there, and give the terminal back."""
+        """End the program if it is still running, and close the terminal."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()

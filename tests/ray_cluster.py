@@ -1,4 +1,4 @@
-"""A server that answers as the dashboard of Ray 2.60 does: calls, actors of every kind, secrets in the details."""
+"""A server that answers like the dashboard of Ray 2.60: calls, actors of every kind, secrets in the details."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TASKS = [task(0, "WorkerDict.actor_rollout_update_actor"), task(2, "Async.genera
 
 
 class Cluster:
-    """Answers as the dashboard does."""
+    """Answers like the dashboard."""
 
     def __init__(self, token: str = "") -> None:
         self.token = token

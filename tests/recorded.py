@@ -1,6 +1,6 @@
-"""Where tests find recorded runs: the folder named by RLTOP_RUNS.
+"""Recorded runs for tests, in the folder named by RLTOP_RUNS.
 
-Unset: tests over recorded runs skip, with the reason. Set: a missing run fails.
+If it is unset, tests of recorded runs are skipped with the reason; if it is set, a missing run is a failure.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ TRAINERS = {
     "RewardTrainer": Algorithm.REWARD,
     "SFTTrainer": Algorithm.SFT,
 }
-"""What each trainer that a label names trains by."""
+"""Algorithm of each trainer named in labels."""
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One labelled run: its folder, its metric file and its label."""
+    """A labelled run: folder, metric file and label."""
 
     name: str
     folder: Path
@@ -50,17 +50,16 @@ class RecordedRun:
 
 
 def runs_root() -> Path | None:
-    """The folder of labelled runs, or None when the setting is absent."""
+    """The folder of labelled runs, or None if RLTOP_RUNS is unset."""
     value = os.environ.get(VARIABLE)
     return Path(value) if value else None
 
 
 def jsonl_runs() -> list[RecordedRun]:
-    """Every labelled run that is a JSONL file; empty when the setting is absent.
+    """Every labelled run that is a JSONL file; empty if RLTOP_RUNS is unset.
 
     Raises:
-        FileNotFoundError: the setting names a folder without a single one, which
-            must not look as if there were nothing to test.
+        FileNotFoundError: the folder has none, which must not pass for nothing to test.
     """
     root = runs_root()
     if root is None:
@@ -77,7 +76,7 @@ def jsonl_runs() -> list[RecordedRun]:
 
 
 def each_jsonl_run(every: int = 1) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Try a test on recorded JSONL runs, its argument `run`: on all, or where much is tried on each on some of them."""
+    """Parametrize the argument `run` of a test over recorded JSONL runs: all, or every n-th for expensive tests."""
     found = jsonl_runs()[:: 1 if EXPLORES else every]
     if not found:
         return pytest.mark.parametrize("run", [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")])
@@ -85,7 +84,7 @@ def each_jsonl_run(every: int = 1) -> Callable[[Callable[..., None]], Callable[.
 
 
 def recorded_run(name: str) -> RecordedRun:
-    """The run called `name`, for example `trl/grpo_straggler`; skips or fails as the setting says."""
+    """The run called `name`, for example `trl/grpo_straggler`; skips if RLTOP_RUNS is unset, else fails if missing."""
     if runs_root() is None:
         pytest.skip(REASON)
     for run in jsonl_runs():
@@ -96,5 +95,5 @@ def recorded_run(name: str) -> RecordedRun:
 
 @cache
 def whole(path: Path) -> Run:
-    """A file as `check` reads it: the same run for all who ask, which none of them may change."""
+    """A file as `check` reads it; all callers share the run, so none may change it."""
     return read_whole(str(path), Config(), FakeClock()).runs[0]

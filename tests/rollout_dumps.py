@@ -1,4 +1,4 @@
-"""Dumps of rollouts as trainers write them, for tests of what reads and shows them."""
+"""Rollout dumps as trainers write them, for tests of their readers and pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plain_rows(steps: Iterable[int], groups: int = 3, size: int = 4) -> list[dic
 
 
 def write_verl(folder: Path, steps: Iterable[int], *, has_uid: bool) -> Path:
-    """veRL's `rollout_data_dir`: a file per step; prompts take turns, as after balancing."""
+    """veRL's `rollout_data_dir`: one file per step; prompts alternate, as after balancing."""
     folder.mkdir(parents=True, exist_ok=True)
     for step in steps:
         rows = []
@@ -71,9 +71,9 @@ def trinity_rows(batch: int) -> list[dict[str, object]]:
 
 
 def experience_blob(prompt: str, response: str, prompt_length: int, tokens: int) -> bytes:
-    """A pickle in the form of the trainer's own: an object whose tensor is rebuilt from storage, size and stride.
+    """A pickle in the trainer's form: an object with a tensor that is rebuilt from storage, size and stride.
 
-    The classes exist for as long as it is made: whoever loads it afterwards fails.
+    The classes exist only while it is written, so loading it would fail.
     """
     module = types.ModuleType("made_up_trainer")
 
@@ -103,7 +103,7 @@ def experience_blob(prompt: str, response: str, prompt_length: int, tokens: int)
 
 
 def write_sqlite(path: Path, batches: Iterable[int]) -> sqlite3.Connection:
-    """Trinity's buffer with a writer that still holds it open, in the form that keeps a log beside it."""
+    """Trinity's buffer in WAL mode, held open by the returned writer."""
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode=WAL")
@@ -133,7 +133,7 @@ def add_experiences(connection: sqlite3.Connection, batches: Iterable[int]) -> N
 
 
 def write_nemo(folder: Path, steps: Iterable[int], kind: str = "train") -> Path:
-    """The samples of NeMo-RL's logger: a file for each step, every value a list of one, validation without tokens."""
+    """Samples of NeMo-RL's logger: one file per step, every value in a list of one, validation without tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     for step in steps:
         rows: list[dict[str, object]] = []

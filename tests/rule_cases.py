@@ -1,4 +1,4 @@
-"""The cases of the rules, `unit/rules/cases/*.toml`: courses of metrics, and the level that a change of them raises."""
+"""Cases of the rules, `unit/rules/cases/*.toml`: courses of metrics, and the level that a change in them raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run directories as trainers of several parts lay them out, written with the bytes of a real event writer."""
+"""Run directories of multi-process trainers, written with the bytes of a real event writer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.binary_files import event, frame, value, version_event
 
 
 def write_events(folder: Path, rows: list[tuple[int, float, dict[str, float]]], begun_s: int = 1_763_000_000) -> Path:
-    """An event file: (step, seconds since the epoch, tag → value) of each row."""
+    """Write an event file from rows of (step, seconds since the epoch, tag → value)."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"events.out.tfevents.{begun_s}.host.1.0"
     data = frame(version_event())
@@ -21,7 +21,7 @@ def write_events(folder: Path, rows: list[tuple[int, float, dict[str, float]]], 
 
 
 def trinity(home: Path, steps: int = 60) -> Path:
-    """`<job>/monitor/tensorboard/{explorer,trainer}`: two step axes, of which the explorer's is ahead."""
+    """`<job>/monitor/tensorboard/{explorer,trainer}`: two step axes, with the explorer's ahead."""
     dice = random.Random(1)
     at = 1_763_000_000.0
     train = [
@@ -49,7 +49,7 @@ def trinity(home: Path, steps: int = 60) -> Path:
 
 
 def rlinf(home: Path, steps: int = 40, ranks: int = 8, slow: int | None = 3) -> Path:
-    """`<log>/tensorboard/all`, `<log>/worker_logs/<group>/rank_<i>/tensorboard`; one rank may be slow from half on."""
+    """`<log>/tensorboard/all`, `<log>/worker_logs/<group>/rank_<i>/tensorboard`; `slow`: a rank slow from half on."""
     dice = random.Random(2)
     at = 1_763_000_000.0
     whole = [

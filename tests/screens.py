@@ -31,7 +31,7 @@ RECORDED = FIXTURES / "verl" / "tool_slowdown" / "metrics.jsonl"
 
 
 def session_over(*paths: Path, clock: FakeClock | None = None, ingest: IngestOptions | None = None) -> Session:
-    """A session that reads in the caller's own time."""
+    """A session that reads only when the caller steps it."""
     clock = clock or FakeClock()
     ingest = ingest or IngestOptions()
     found = [FoundRun(str(path), name_of(str(path)), path.stat().st_size) for path in paths]
@@ -39,7 +39,7 @@ def session_over(*paths: Path, clock: FakeClock | None = None, ingest: IngestOpt
 
 
 def read_settings(session: Session) -> None:
-    """Have the settings of all runs looked for, as the program does, and wait for them."""
+    """Look for the settings of all runs, as the program does, and wait for them."""
     session.look_for_settings()
     for thread in threading.enumerate():
         if thread.name == "settings":
@@ -56,7 +56,7 @@ def app_over(
     """An application over files, read before it starts; its clock stands still.
 
     Args:
-        may_copy: other tests begin with the same files, and none changes them, as none does bundled ones.
+        may_copy: share the session with other tests of these files; only if none changes the files.
     """
     if clock is None and ingest is None and (may_copy or all(FIXTURES in path.parents for path in paths)):
         session, clock = copied(*paths)
@@ -75,13 +75,13 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]], *, mode: str = 
 
 
 def screen_of(app: RltopApp) -> PageScreen:
-    """The page on top as a screen."""
+    """The screen on top, which must show a page."""
     assert isinstance(app.screen, PageScreen)
     return app.screen
 
 
 def page_text(app: RltopApp) -> str:
-    """What the board of the page on top shows, as plain text."""
+    """The rows of the page on top as plain text."""
     board = screen_of(app).board
     return "\n".join(board.render_line(y).text.rstrip() for y in range(board.size.height))
 
@@ -92,14 +92,14 @@ def status_text(app: RltopApp) -> str:
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:
-    """Press keys one after the other, each after what the one before it caused."""
+    """Press keys one by one, each after the previous one has taken effect."""
     for key in keys:
         await pilot.press(key)
         await pilot.pause()
 
 
 async def until(pilot: Pilot[int], is_so: Callable[[], object], what: str = "it") -> None:
-    """Wait until the screen has come so far; fails where it never does."""
+    """Wait until `is_so` holds; fails if it never does."""
     for _ in range(1_500):
         with suppress(NoMatches):  # a page that is just being opened has no parts yet
             if is_so():
@@ -109,7 +109,7 @@ async def until(pilot: Pilot[int], is_so: Callable[[], object], what: str = "it"
 
 
 async def ask_palette(pilot: Pilot[int], text: str) -> None:
-    """Open the palette and paste a text; returns when the first of what it offers has every word of it."""
+    """Open the palette and paste a text; returns once the first result contains every word of it."""
     await press(pilot, "ctrl+p")
     palette = pilot.app.screen
     pilot.app.post_message(events.Paste(text))

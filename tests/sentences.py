@@ -1,4 +1,4 @@
-"""What a sentence of the rules says that its own numbers deny."""
+"""Claims in sentences of the rules that contradict their own numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rltop.model import Event, Verdict
 from rltop.rules.registry import NAMED
 
 BELOW = frozenset({"M6"})
-"""Rules that quote a threshold below which a value is."""
+"""Rules that fire below the threshold they quote."""
 _LATE = 10**9
 
 _NUMBER = r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
@@ -40,13 +40,13 @@ def _read(number: str, unit: str = "") -> float:
 
 
 def denied(text: str, *, step: int, records: int, is_below: bool = False) -> Iterator[str]:
-    """What the numbers of a sentence deny, in words.
+    """Contradictions between a sentence and its numbers, in words.
 
     Args:
         text: the sentence.
-        step: of the record at which it is said.
-        records: so many there have been.
-        is_below: a value below the threshold is what is told.
+        step: step of the record that it was said at.
+        records: number of records so far.
+        is_below: the sentence is about a value below the threshold.
     """
     for found in _ARROW.finditer(text):
         old, new = (_read(found[name], found[f"{name}_unit"]) for name in ("old", "new"))
@@ -83,7 +83,7 @@ def denied(text: str, *, step: int, records: int, is_below: bool = False) -> Ite
 
 
 def lies(events: Iterable[Event], verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """What sentences of a run deny."""
+    """Contradictions in the sentences of a run."""
     for event in events:
         below = event.raised_by in BELOW
         for denial in denied(event.message, step=event.step, records=event.record, is_below=below):

@@ -1,4 +1,4 @@
-"""Ways to build and to compare stores in tests."""
+"""Builders and comparisons of stores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def record(step: int, row: Mapping[str, float | NonFinite], time_s: float | None
 
 
 def read_in_pieces(decoder: Decoder, data: bytes, size: int = 1 << 20) -> list[Record]:
-    """All records of a file that comes in pieces."""
+    """All records of a file that is fed in pieces."""
     records = [one for at in range(0, len(data), size) for one in decoder.feed(data[at : at + size], at, 0)]
     return [*records, *decoder.finish()]
 
@@ -36,13 +36,13 @@ _NONFINITE = {NonFinite.NAN: math.nan, NonFinite.POS_INF: math.inf, NonFinite.NE
 
 
 def cells(record: Record) -> dict[str, float | None]:
-    """The values of a record by key, those that are not finite as floats; None for a null."""
+    """The values of a record by key, non-finite ones as floats; None for a null."""
     found: dict[str, float | None] = dict(zip(record.schema.keys, record.values, strict=True))
     return found | {record.schema.keys[mark.cell]: _NONFINITE[mark.kind] for mark in record.marks}
 
 
 def cells_of(records: Iterable[Record]) -> dict[tuple[int, str], float | NonFinite]:
-    """What was logged under each key at each step."""
+    """(step, key) → logged value."""
     found: dict[tuple[int, str], float | NonFinite] = {}
     for each in records:
         marks = {mark.cell: mark.kind for mark in each.marks}
@@ -54,7 +54,7 @@ def cells_of(records: Iterable[Record]) -> dict[tuple[int, str], float | NonFini
 def stream_of(
     rows: Iterable[tuple[int, Mapping[str, float | NonFinite]]], options: StoreOptions | None = None
 ) -> Stream:
-    """A stream that took in these rows, in order."""
+    """A stream that has taken these rows, in order."""
     stream = Stream("", options)
     closed: list[ClosedRow] = []
     for step, row in rows:
@@ -66,7 +66,7 @@ def stream_of(
 
 
 def decoded(data: bytes, cuts: Iterable[int] = (), options: StoreOptions | None = None) -> tuple[Stream, JsonlDecoder]:
-    """Decode bytes in the pieces that `cuts` make of them."""
+    """Decode bytes in pieces that end at `cuts`."""
     stream, decoder = Stream("", options), JsonlDecoder()
     closed: list[ClosedRow] = []
     edges = sorted({0, len(data), *(cut for cut in cuts if 0 < cut < len(data))})
@@ -83,7 +83,7 @@ def decoded(data: bytes, cuts: Iterable[int] = (), options: StoreOptions | None 
 
 
 def contents(stream: Stream) -> Any:
-    """Everything a store holds, as plain values that can be compared."""
+    """Everything in a store, as plain values that can be compared."""
     return {
         "keys": list(stream.keys),
         "rows": stream.rows,

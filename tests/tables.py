@@ -1,4 +1,4 @@
-"""A table of cases as one test that names every row in which it fails."""
+"""A table of cases as a single test that names every failing row."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 def each_row(
     names: str | Sequence[str], rows: Iterable[Any], *, ids: Callable[[Any], object] | Iterable[object] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """As `pytest.mark.parametrize`, for rows that cost less than a test of their own does (2 ms of processor time).
+    """Like `pytest.mark.parametrize`, for rows that cost less than the overhead of a test (2 ms of CPU time).
 
-    A row gets a `tmp_path` and a `monkeypatch` of its own, and begins with nothing captured; every other fixture is
-    made once for the table. Rows skip together or not at all. Where there are no rows, or one has a mark, each is a
-    test.
+    Each row gets its own `tmp_path` and `monkeypatch`, and starts with empty captured output; other fixtures are
+    made once per table. Rows are skipped together or not at all. If there are no rows, or one has a mark, each row
+    is a test.
     """
     argnames = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     table = list(rows)

@@ -1,4 +1,4 @@
-"""A file that things happen to, and a tail that follows it: held open, re-opened, or re-opened for want of handles."""
+"""A changing file and a tail that follows it: kept open, reopened, or reopened for lack of handles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OTHER = b'{"step": 1, "loss": 0.9}\n'
 
 
 class Scene:
-    """A file system, a tail on one path and what it has given out."""
+    """A file system, a tail on one path, and what the tail has emitted."""
 
     def __init__(self, *, is_network: bool, has_room: bool = True) -> None:
         self.fs = FakeFileSystem()
@@ -40,7 +40,7 @@ class Scene:
                     self.chunks.append(event)
 
     def settle(self) -> None:
-        """Poll long enough for every doubt to be decided."""
+        """Poll until every pending decision of the tail has been made."""
         self.poll(times=20)
 
     def text(self, generation: int = 0) -> bytes:

@@ -1,4 +1,4 @@
-"""A run of Telescope on disk: the archives and tables that its event logger writes, filled with plausible numbers."""
+"""A Telescope run on disk: archives and tables as its event logger writes them, with plausible numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def empty(*names: str) -> Table:
 
 @dataclass
 class TelescopeRun:
-    """Steps of a run as tables; `write` puts them where Telescope does."""
+    """Steps of a run as tables; `write` stores them as Telescope does."""
 
     groups: int = 4
     group_size: int = 4
@@ -69,7 +69,7 @@ class TelescopeRun:
         self.sample = self.group = 0
 
     def add_steps(self, steps: Sequence[int]) -> TelescopeRun:
-        """Generate, discard, train: the tables of each step."""
+        """Add the tables of each step: generate, discard, train."""
         for step in steps:
             self._add_samples(step)
             self._add_metrics(step)

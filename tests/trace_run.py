@@ -17,7 +17,7 @@ class TraceRun:
     events: list[Event] = field(default_factory=list)
 
     def span(self, pid: str, name: str, start_s: float, end_s: float, cat: str = "runner", **args: object) -> TraceRun:
-        """A begin and an end, in the place where they stand in time."""
+        """Add a begin and an end event."""
         begin: Event = {"name": name, "cat": cat, "ph": "B", "ts": stamp(start_s), "pid": pid, "tid": "main"}
         if args:
             begin["args"] = args
@@ -25,7 +25,7 @@ class TraceRun:
         return self
 
     def ordered(self) -> list[Event]:
-        """As they were written: an event is written when it happens, an outer one begins before an inner one."""
+        """The events in writing order: by time, outer begins before inner ones."""
         return sorted(self.events, key=lambda event: (event["ts"], event["ph"] == "B"))
 
     def lines(self) -> bytes:
@@ -33,12 +33,12 @@ class TraceRun:
         return b"".join(json.dumps(event).encode() + b"\n" for event in self.ordered())
 
     def array(self, *, is_closed: bool = False, indent: int | None = None) -> bytes:
-        """An array that may be left open, as one that is still written is."""
+        """An array; not closed while it is still being written."""
         text = "[\n" + ",\n".join(json.dumps(event, indent=indent) for event in self.ordered())
         return (text + ("\n]\n" if is_closed else ",\n")).encode()
 
     def document(self) -> bytes:
-        """An object with the events in it, on one line."""
+        """An object that contains the events, on one line."""
         return json.dumps({"displayTimeUnit": "ms", "traceEvents": self.ordered(), "otherData": {"a": {}}}).encode()
 
 
@@ -49,7 +49,7 @@ def stamp(seconds: float) -> int:
 def embodied(
     steps: Sequence[int] = range(8), ranks: int = 4, slow_rank: int = -1, *, is_numbered: bool = True
 ) -> TraceRun:
-    """An embodied run of RLinf: weights, rollouts with simulators beside them, advantages, training; every 10 s."""
+    """An embodied run of RLinf: weights, rollouts with concurrent simulators, advantages, training; every 10 s."""
     run = TraceRun()
     for pid in ("driver", *(f"{group}:{rank}" for group in ("ActorGroup", "EnvGroup") for rank in range(ranks))):
         run.events.append(
