@@ -23,7 +23,7 @@ LIVE_S = 8.0
 
 
 def measure(program: Screened, lines: Sequence[bytes], path: Path, rate: float, seconds: float) -> tuple[float, float]:
-    """Processor share in per cent and bytes a second while `rate` rows a second arrive."""
+    """CPU share in per cent and bytes per second while `rate` rows per second arrive."""
     cpu_s, size, start_s = program.cpu_s, len(program.output), time.perf_counter()
     with path.open("ab", buffering=0) as file:
         for i, line in enumerate(lines):
@@ -39,7 +39,7 @@ def show(what: str, cpu: float, size: float, most_size: int) -> None:
 
 
 def flat() -> None:
-    """Does what a row costs stay the same, however long it goes on?"""
+    """Print the cost of a row minute by minute, which should stay constant."""
     print("| minute at 20 records/s | % of a core | B/s | MB |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.jsonl"

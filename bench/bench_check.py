@@ -37,14 +37,14 @@ print("textual" in sys.modules, file=sys.stderr)
 """
 START_ROUNDS = 15
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""Compiled modules are kept, as wherever the program is installed."""
+"""Allows compiled modules to be cached, as in an installed program."""
 
 
 def spent(command: Sequence[str]) -> tuple[float, float, float]:
-    """Processor seconds, seconds and megabytes at most of a program whose output nobody reads.
+    """CPU seconds, wall seconds and peak megabytes of a command with discarded output.
 
     Raises:
-        RuntimeError: it failed; `check` may say that something fires.
+        RuntimeError: it failed; the exit code of `check` for alerts is no failure.
     """
     start_s = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ENVIRONMENT)

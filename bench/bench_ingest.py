@@ -52,7 +52,7 @@ def decode(data: bytes) -> None:
 
 
 class Storing:
-    """Decodes and stores; goes on where the last block ended."""
+    """Decodes and stores block by block."""
 
     def __init__(self, options: StoreOptions | None = None) -> None:
         self._decoder, self._stream, self._offset = JsonlDecoder(), Stream("", options), 0
@@ -66,7 +66,7 @@ class Storing:
 
 
 class Judging:
-    """Decodes, stores and judges by every rule; goes on where the last block ended."""
+    """Decodes, stores and judges by every rule, block by block."""
 
     def __init__(self) -> None:
         self._pipeline, self._offset = Pipeline(JsonlDecoder(), Stream(), RuleRunner(EngineOptions())), 0
@@ -89,7 +89,7 @@ LONG: dict[str, tuple[Callable[[], Work], float | None]] = {
     "decode + store, what the ring drops downsampled": (Storing, 3.0),
     "decode + store + every rule": (Judging, None),
 }
-"""What is done, by whom, and how many times the parse it may take."""
+"""What is measured, its function, and its bound in times of the bare parse."""
 
 
 def show(rows: int, times: dict[str, list[float]], bounds: dict[str, float | None], rows_a_round: int) -> None:

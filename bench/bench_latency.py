@@ -33,7 +33,7 @@ PAGES = 10
 
 
 class Found(NamedTuple):
-    """Milliseconds of one kind of change, and their bounds for the median and for the 99th percentile."""
+    """Milliseconds of one kind of change, with bounds for the median and the 99th percentile."""
 
     name: str
     to: str
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 
 def first_byte_ms(program: Screened, causes: Sequence[Callable[[], object]], rest_s: float) -> list[float]:
-    """Milliseconds from each cause to the first byte that follows it."""
+    """Milliseconds from each cause to the next byte of output."""
     found = []
     for cause in causes:
         program.read_for(rest_s)
@@ -56,7 +56,7 @@ def first_byte_ms(program: Screened, causes: Sequence[Callable[[], object]], res
 
 
 def moves_ms(program: Screened, rounds: int, rest_s: float, is_over: Callable[[], bool] = lambda: False) -> list[float]:
-    """Milliseconds from a key that moves the selection to the moved selection, down and up in turn."""
+    """Milliseconds from an arrow key to the moved selection, down and up in turn."""
     pressed = []
     for number in range(rounds):
         if is_over():
@@ -113,7 +113,7 @@ def at_rest(folder: Path, rounds: int) -> list[Found]:
 
 
 def while_reading(folder: Path, rounds: int, steps: int) -> Found:
-    """The selection is moved while the history is read, as often as there is time for until it has been."""
+    """Move the selection while the history is being read, at most `rounds` times."""
     path, times = folder / "history.jsonl", list[float]()
     made.write_repeated(path, steps)
     for _ in range(3):

@@ -23,7 +23,7 @@ from screened import RLTOP, Screened, memory_mb
 
 COMPLETE = b"whole run"
 BOUNDS_MB = {5_000: 100.0, 20_000: 150.0, 50_000: 200.0}
-"""From so many steps on."""
+"""Steps from which a bound applies → bound in megabytes."""
 ROWS_A_PIECE = 8
 
 
@@ -32,7 +32,7 @@ def bound_mb(steps: int) -> float:
 
 
 def of_program(steps: int) -> tuple[float, float]:
-    """Megabytes that the program holds once all is judged, and the most it ever held."""
+    """Megabytes that the program holds once everything is judged, and its peak."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.jsonl"
         made.write_repeated(path, steps)
@@ -43,7 +43,7 @@ def of_program(steps: int) -> tuple[float, float]:
 
 
 def feed(marks: list[int]) -> None:
-    """Run in a process of its own: what it holds after so many steps, one line for each."""
+    """Print the memory after each number of steps; runs in a process of its own."""
     from rltop.formats.jsonl import JsonlDecoder
     from rltop.rules.options import EngineOptions
     from rltop.run.pipeline import Pipeline
@@ -62,7 +62,7 @@ def feed(marks: list[int]) -> None:
 
 
 def of_pipeline(marks: list[int]) -> dict[int, tuple[float, float]]:
-    """Steps → megabytes held, and the most until then."""
+    """Steps → megabytes held, and the peak until then."""
     command = [sys.executable, __file__, "--feed", ",".join(map(str, marks))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found = {}

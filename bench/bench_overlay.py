@@ -50,7 +50,7 @@ PAGES: Sequence[tuple[str, Callable[[], Page]]] = (
 
 
 def write_runs(folder: Path, runs: int, steps: int) -> None:
-    """As many runs, each a part of one long series, so that no two are alike; each is shorter than the one before."""
+    """Write runs that are different parts of one long series, each shorter than the previous one."""
     rows = [orjson.loads(line)["data"] for line in lines(KEYS, 2 * steps)]
     for number in range(runs):
         path = folder / f"run{number}" / "metrics.jsonl"
@@ -65,11 +65,11 @@ def write_runs(folder: Path, runs: int, steps: int) -> None:
 
 
 async def shown_ms(app: RltopApp, act: Callable[[], object]) -> float:
-    """Milliseconds from an action until the picture that it causes is composed."""
+    """Milliseconds from an action until the resulting frame is composed."""
     done = asyncio.Event()
     began = time.perf_counter()
     act()
-    # What the action has put off comes first.
+    # Deferred calls of the action come first.
     app.call_later(lambda: app.screen.call_after_refresh(done.set))
     await done.wait()
     return (time.perf_counter() - began) * 1000

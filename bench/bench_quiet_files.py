@@ -31,7 +31,7 @@ BOUND, TABLE_BOUND_S = 1.0, 1.0
 
 
 def share_idle(program: Screened) -> tuple[float, float]:
-    """Per cent of a core and bytes a second while nothing happens."""
+    """Per cent of a core and bytes per second while idle."""
     cpu_s, size, start_s = program.cpu_s, len(program.output), time.perf_counter()
     program.read_for(IDLE_S)
     took_s = time.perf_counter() - start_s
@@ -39,7 +39,7 @@ def share_idle(program: Screened) -> tuple[float, float]:
 
 
 def settle(program: Screened) -> float:
-    """Wait until less than a twentieth of a core has been used for two seconds; processor seconds until then."""
+    """Wait until less than 5 % of a core has been used for two seconds; returns the CPU seconds until then."""
     end_s, quiet = time.perf_counter() + LONGEST_SETTLE_S, 0
     while quiet < 2 and time.perf_counter() < end_s:
         before_s = program.cpu_s
@@ -49,13 +49,13 @@ def settle(program: Screened) -> float:
 
 
 def first_table(program: Screened) -> tuple[float, float]:
-    """Seconds until the list of runs is there, and of the processor."""
+    """Wall seconds and CPU seconds until the list of runs is shown."""
     took_s = program.until(lambda: b"RUNS" in (shown := program.text()) and b"run_0" in shown)
     return took_s, program.cpu_s
 
 
 def key_times(program: Screened) -> list[float]:
-    """Milliseconds from each of some keys, a moment apart, to what it changes on the screen."""
+    """Milliseconds from each of several keys, a moment apart, to the change on the screen."""
     found = []
     for number in range(KEYS):
         size, start_s = len(program.output), time.perf_counter()
@@ -68,7 +68,7 @@ def key_times(program: Screened) -> list[float]:
 
 
 def place_quiet_file(path: Path, rows: bytes) -> None:
-    """As old as a run that ended an hour ago: a file that has just been written is not quiet yet."""
+    """Write a file dated an hour ago, because a file written just now is not quiet yet."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(rows)
     long_ago_s = time.time() - 3600

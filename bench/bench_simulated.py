@@ -33,7 +33,7 @@ CONSOLE = ("console", "dict")
 
 
 class Seen(NamedTuple):
-    """What the rules said of one run: alarms, and whether one of them was the right one in time."""
+    """The alarms of one run, and whether one of them was right and in time."""
 
     plan: Plan
     fault: str
@@ -60,7 +60,7 @@ def alarms_of(made: Made, folder: Path) -> list[Event]:
 
 
 def judge(made: Made, fault: Fault, folder: Path) -> Seen:
-    """Let the rules read a faulty run and compare with its label."""
+    """Judge a faulty run and compare the alarms with its label."""
     n = len(made.rows)
     slack, deadline = max(3, n // 20), made.last + max(10, n // 10)
     alarms = alarms_of(made, folder)
@@ -75,7 +75,7 @@ def judge(made: Made, fault: Fault, folder: Path) -> Seen:
 
 
 def told(seen: Seen) -> str:
-    """One run in a line, for a person who looks for what is missed."""
+    """One run in a line, for finding what is missed."""
     said = " ".join(f"{event.level.word[0]}:{event.rule}@{event.record}" for event in seen.alarms[:6])
     writer, records, cadence, seed = seen.plan
     return f"{seen.fault or 'healthy'} | {writer.name} n={records} every={cadence} seed={seed} {seen.span}: {said}"
@@ -135,7 +135,7 @@ def main() -> None:
 def report(
     by_kind: dict[str, list[Seen]], false: Sequence[Seen], twins: dict[str, list[Seen]], *, is_verbose: bool
 ) -> None:
-    """The table, and what a reader of the rules wants to look at."""
+    """The table, and the cases to look at when working on rules."""
     print("| fault | runs | seen | recall | median delay | early alarms | missed at |\n|---|---|---|---|---|---|---|")
     every = [one for seen in by_kind.values() for one in seen]
     for fault in FAULTS:

@@ -37,11 +37,11 @@ QUERY, ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
 
 
 class FarTerminal:
-    """What stands at the other end of the link: bytes arrive late, and so do keys and answers.
+    """The terminal at the far end of the link: bytes, keys and answers arrive late.
 
     Attributes:
-        output: what the terminal has received.
-        arrivals: when it had received how many bytes.
+        output: bytes that the terminal has received.
+        arrivals: times, each with the number of bytes received until then.
     """
 
     def __init__(self, program: Screened) -> None:
@@ -59,7 +59,7 @@ class FarTerminal:
         self._typed.append((time.perf_counter() + ONE_WAY_S, keys))
 
     def run_for(self, seconds: float) -> None:
-        """Let the link work."""
+        """Run the link."""
         end_s = time.perf_counter() + seconds
         while (now_s := time.perf_counter()) < end_s:
             while self._typed and self._typed[0][0] <= now_s:
@@ -72,13 +72,13 @@ class FarTerminal:
                 time.sleep(0.004)
 
     def _waiting(self, now_s: float) -> float:
-        """Bytes that the buffer holds."""
+        """Number of bytes in the buffer."""
         return max(0.0, self._free_s - now_s) * BYTES_A_S
 
     def _send(self, now_s: float) -> None:
         piece = bytes(self._program.output[self._taken :])
         self._taken += len(piece)
-        # In packets, so that a large picture does not arrive at its end only.
+        # In packets, so that a large frame does not arrive all at once at its end.
         for start in range(0, len(piece), 1400):
             packet = piece[start : start + 1400]
             self._free_s = max(self._free_s, now_s) + len(packet) / BYTES_A_S
@@ -96,7 +96,7 @@ class FarTerminal:
 
 
 def measure(command: Sequence[str], path: Path, seconds: float) -> tuple[list[float], int, float, int]:
-    """Milliseconds of each key that was seen to work, keys pressed, bytes a second, most bytes in the buffer."""
+    """Milliseconds of each key with a visible effect, keys pressed, bytes per second, most bytes in the buffer."""
     made.write_repeated(path, FIRST_STEPS)
     rows = made.repeated_lines(300, round((seconds + 20) * ROWS_HZ), FIRST_STEPS + 1)
     pressed: list[float] = []

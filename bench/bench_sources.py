@@ -35,12 +35,12 @@ n=${1#node-}; echo C
 for i in 0 1 2 3 4 5 6 7; do echo "P $((8 * n + i)) ray::WorkerDict.actor_rollout_update_actor"; done
 while read -r q; do echo "E $1 1"; done
 """
-"""Answers as what runs on a node does, where eight workers stay in a call."""
+"""A server that answers like the services of a node on which eight workers stay in a call."""
 SQUEUE = "#!/bin/sh\necho '4711|RUNNING|{begun}|{ends}|64|node[1-64]|gres/gpu:8|None'\n"
 
 
 def exposed() -> bytes:
-    """What an engine tells of itself, and histograms of many buckets that nobody asks for."""
+    """Metrics of an engine, with unused histograms of many buckets."""
     told = 'vllm:num_requests_running{{engine="0"}} 8\nvllm:num_requests_waiting{{engine="0"}} 3\n'
     told += 'vllm:generation_tokens_total{{engine="0"}} {tokens}\n'
     bucket = 'http_request_duration_seconds_bucket{handler="/v1/completions",le="0.%06d",method="POST"} 1234\n'
@@ -53,7 +53,7 @@ def listed(rows: list[dict[str, Any]]) -> bytes:
 
 
 def answers() -> dict[str, bytes]:
-    """Path → what is answered there."""
+    """Path → response."""
     nodes = [{"node_id": f"n{number}", "node_name": f"node-{number}"} for number in range(RANKS // 8)]
     actors, calls = [], []
     for rank in range(RANKS):
@@ -81,7 +81,7 @@ def answers() -> dict[str, bytes]:
 
 @contextmanager
 def served() -> Iterator[str]:
-    """Host and port of a server on loopback that answers."""
+    """Run the server on loopback; yields its host and port."""
     found = answers()
 
     class Answer(BaseHTTPRequestHandler):
@@ -107,7 +107,7 @@ def served() -> Iterator[str]:
 
 
 def run_in(folder: Path) -> list[str]:
-    """A run with a log in which a phase is open, and a `squeue` in PATH; the words to add."""
+    """Write a run with an open phase in its log, and a `squeue` in PATH; returns the arguments to add."""
     shutil.copyfile(made.made_file(300, 2000), folder / "metrics.jsonl")
     log = "Timer train_wait start\nRollout generation:  98%|█████████▊| 504/512 [00:34<00:30,  1.00it/s]"
     (folder / "slurm-4711.out").write_text(log)
@@ -123,7 +123,7 @@ def run_in(folder: Path) -> list[str]:
 
 
 def idle(program: Screened) -> tuple[float, float]:
-    """Per cent of a core, and bytes a second to the terminal."""
+    """Per cent of a core, and bytes per second to the terminal."""
     cpu_s, size, start_s = program.cpu_s, len(program.output), time.perf_counter()
     program.read_for(IDLE_S)
     elapsed_s = time.perf_counter() - start_s

@@ -31,14 +31,14 @@ SECOND = "actor/kl_loss"
 """The keys of the first two rows of the overview of this data."""
 PATIENCE_S = 10.0
 COMPLETE = b"whole run"
-"""Heads the lines once they cover the whole history; before that they cover the newest rows."""
+"""Heading of the sparklines once they cover the whole history instead of the newest rows."""
 
 FIRST_OF_HELLO = 0.6
 SAME = 1.10
 
 
 def newest_value(steps: int) -> re.Pattern[bytes]:
-    """The first row of the overview with the value of the newest step, as the screen writes it."""
+    """Pattern of the overview's first row with the value of the newest step."""
     last = orjson.loads(next(islice(repeated_lines(300, steps), steps - 1, None)))
     return re.compile(rf"{FIRST}\s+{last['data'][FIRST]:#.3g}\b".encode())
 
@@ -49,7 +49,7 @@ def hello_s() -> float:
 
 
 def first_and_keys_s(path: Path, value: re.Pattern[bytes], step: bytes) -> tuple[float, float]:
-    """Seconds from exec to the newest values, and to the effect of a key."""
+    """Seconds from exec to the newest values, and from a key to its effect."""
     with Screened((*RLTOP, str(path))) as program:
 
         def is_there() -> bool:

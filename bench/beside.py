@@ -40,14 +40,14 @@ from screened import HELLO, Screened
 
 BUDGET = Path(__file__).resolve().parent / "budget.toml"
 SETTLED_S = 2.0
-"""After all is shown, until memory or the cost of rows is looked at."""
+"""Delay after everything is shown before memory or the cost of rows is measured."""
 LIVE_S = 10.0
 
 Program = Sequence[str]
 
 
 class Taken(NamedTuple):
-    """What one run of a program took: processor seconds, its children's left out, and seconds; or so much of a unit."""
+    """The cost of one run of a program: CPU seconds without its children, and wall seconds; or an amount of a unit."""
 
     cpu_s: float = 0.0
     s: float = 0.0
@@ -55,7 +55,7 @@ class Taken(NamedTuple):
 
 
 class Question(NamedTuple):
-    """One row of the table: what is asked of both programs, and what is compared."""
+    """One row of the table: the measurement made of both programs, and the figure compared."""
 
     name: str
     ask: Callable[[Program], Taken]
@@ -86,7 +86,7 @@ def first_frame(path: Path, value: re.Pattern[bytes]) -> Callable[[Program], Tak
 
 
 def held(path: Path) -> Callable[[Program], Taken]:
-    """Proportional memory of the program and of what it has started, once all is shown."""
+    """Proportional memory (PSS) of the program and its children, once everything is shown."""
 
     def ask(program: Program) -> Taken:
         with Screened((*program, str(path))) as shown:
@@ -98,7 +98,7 @@ def held(path: Path) -> Callable[[Program], Taken]:
 
 
 def live(path: Path, rate: float) -> Callable[[Program], Taken]:
-    """Processor time of `LIVE_S` seconds in which `rate` rows a second arrive, and bytes a second to the terminal."""
+    """CPU time over `LIVE_S` seconds with `rate` rows per second, and bytes per second to the terminal."""
 
     def ask(program: Program) -> Taken:
         rows = list(made.lines(300, int(rate * LIVE_S), first_step=2_001))
@@ -114,7 +114,7 @@ def live(path: Path, rate: float) -> Callable[[Program], Taken]:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """A process and all its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(each for child in children for each in family(int(child)))]
 
@@ -125,7 +125,7 @@ def pss_mb(pid: int) -> float:
 
 
 def written(folder: Path, steps: int, evaluations: int = 0) -> Path:
-    """A file of so many rows; with `evaluations` in every so many-th row, of a run that learns."""
+    """Write a file of `steps` rows; `evaluations`: a learning run with evaluations in every n-th row."""
     path = folder / f"{steps}-{evaluations}.jsonl"
     with path.open("wb") as file:
         rows = made.lines(300, steps, evaluations=evaluations) if evaluations else made.repeated_lines(300, steps)
@@ -137,7 +137,7 @@ def instructions(program: Program, path: Path) -> float:
     """Machine instructions of `check --json`, in billions.
 
     Raises:
-        RuntimeError: they were not counted.
+        RuntimeError: valgrind printed no count.
     """
     first = Path(program[0]).read_bytes().partition(b"\n")[0].decode()
     interpreter = shlex.split(first[2:]) if first.startswith("#!") else []
@@ -153,7 +153,7 @@ def instructions(program: Program, path: Path) -> float:
 
 
 def count(old: Program, new: Program) -> None:
-    """Instructions of both, as a table and as a section of the results."""
+    """Count the instructions of both; writes a table and a section of the results."""
     rows = ["| instructions of `check --json` (G), 300 keys | old | new | ratio |", "|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as name:
         for words, steps, every in (
@@ -179,7 +179,7 @@ def medians(taken: Sequence[Taken]) -> Taken:
 
 
 def asked(question: Question, programs: Sequence[Program], rounds: int) -> list[Taken]:
-    """Medians for each program, asked in turn; a round before the first fills the caches."""
+    """Medians for each program, measured in turn after a warm-up round."""
     taken: list[list[Taken]] = [[] for _ in programs]
     for attempt in range(rounds + 1):
         for mine, program in zip(taken, programs, strict=True):
@@ -235,7 +235,7 @@ def compared(before: float, after: float, written_as: str) -> list[str]:
 
 
 def quick(program: Program) -> None:
-    """Ratios to what is on every machine, beside those of the last release."""
+    """Print ratios to a baseline that every machine has, next to those of the last release."""
     budget = tomllib.loads(BUDGET.read_text())
     release, ratios = budget["release"], budget["ratios"]
     python = sys.executable

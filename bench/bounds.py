@@ -1,4 +1,4 @@
-"""How a figure of a benchmark stands to its bound, in one word."""
+"""Comparison of benchmark figures with their bounds."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 
 def stands(figure: float, bound: float | None) -> str:
-    """`met` or `missed`; nothing where there is no bound, `missed` where there is no figure."""
+    """`met` or `missed`; empty without a bound, `missed` without a figure."""
     if bound is None:
         return ""
     return "met" if figure <= bound else "**missed**"
 
 
 def percentile(figures: Sequence[float], share: float) -> float:
-    """The figure that `share` of them do not exceed; NaN of none."""
+    """The figure that `share` of them do not exceed; NaN without figures."""
     if not figures:
         return math.nan
     ranked = sorted(figures)

@@ -1,4 +1,4 @@
-"""How a metric goes over a run, in a line of text: read by `glossary_warnings.py` and by the cases of the rules.
+"""The course of a metric over a run as a line of text, used by `glossary_warnings.py` and the cases of rules.
 
 "A → B ± N % every K whole": straight from A to B; noise as a share (%) or absolute; on every K-th record; rounded.
 A change of it: "×F", "+D", "A → B" or "nan", then "± N %", "in K" (records to get there), "from R", "until R".
@@ -23,9 +23,9 @@ _COURSE = re.compile(
 
 
 class Course(NamedTuple):
-    """How a key goes from record `first` to `last`: a straight line with noise, reached after `takes` records.
+    """The course of a key from record `first` to `last`: a straight line with noise, reached after `takes` records.
 
-    `how` is `×` or `+` where the line changes the value that there was; `every`: on which records it is logged.
+    `how` is `×` or `+` if the line modifies the previous value; `every`: it is logged on every n-th record.
     """
 
     how: str
@@ -41,10 +41,10 @@ class Course(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Course:
-        """From its text in the table.
+        """Parse the text of a table.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is not a course.
         """
         found = _COURSE.fullmatch(text)
         if found is None:
@@ -66,7 +66,7 @@ class Course(NamedTuple):
 
 
 def worked_out(text: str, row: Mapping[str, float]) -> float:
-    """`= a + b - c`, left to right; keys and numbers."""
+    """The value of `= a + b - c` over keys and numbers, evaluated left to right."""
     terms = text.split()[1:]
     value = row[terms[0]]
     for sign, name in zip(terms[1::2], terms[2::2], strict=True):
@@ -76,7 +76,7 @@ def worked_out(text: str, row: Mapping[str, float]) -> float:
 
 
 def changed(value: float, change: Course, base: Course | None, record: int, draw: random.Random) -> float:
-    """What stands in the place of a healthy value from the change on."""
+    """The value that replaces a healthy one from the change on."""
     level = change.at(record)
     if change.how:
         level = value * level if change.how == "×" else value + level

@@ -39,7 +39,7 @@ from rltop.trainers import ALL as DIALECTS
 
 ROOT = Path(__file__).resolve().parent.parent
 EVERY = 7
-"""Records from one look with a copy to the next."""
+"""Records between checks with a copy of the engine."""
 RECORDS = 260
 LEVELS = (1e-6, 0.001, 0.01, 0.05, 0.3, 0.6, 1.0, 2.0, 12.0, 300.0)
 FACTORS = (0.0, -1.0, 0.1, 0.3, 0.7, 1.3, 2.0, 3.0, 12.0, 100.0)
@@ -61,7 +61,7 @@ KINDS: tuple[tuple[Algorithm, dict[str, bool]], ...] = (
 
 
 def plain(value: object) -> object:
-    """A value without the names of its classes and fields, which may change."""
+    """A value without class and field names, which may change."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -70,7 +70,7 @@ def plain(value: object) -> object:
 
 
 class Listener:
-    """Hashes whatever any engine says while it is in place of `Engine.observe`."""
+    """Hashes everything any engine emits while it replaces `Engine.observe`."""
 
     def __init__(self) -> None:
         self.found = hashlib.sha256()
@@ -114,7 +114,7 @@ class Listener:
 
 
 def wandering(seed: int) -> Iterator[Observation]:
-    """A run of some of all metrics, healthy for a while, in which something happens now and then."""
+    """A run of randomly chosen metrics, healthy for a while, with occasional disturbances."""
     draw = random.Random(seed)
     names = [name for name in CATALOG if draw.random() < 0.7]
     levels = {name: draw.choice(LEVELS) for name in names} | {"lr": 1e-6, "grad_norm": 0.5, "score_mean": 0.5}
@@ -149,7 +149,7 @@ def wandering(seed: int) -> Iterator[Observation]:
 
 def wander(seed: int) -> str:
     algorithm, traits = KINDS[seed % len(KINDS)]
-    # Metrics that only a mixture of experts logs would settle the thresholds of every run.
+    # Metrics of mixtures of experts would set the thresholds of every run.
     signals = {name: [Signal(CATALOG[name], f"key/{name}")] for name in CATALOG if name not in _EXPERTS}
     base = Identity(next(iter(DIALECTS)), algorithm, Traits(**traits), signals, 8 if seed % 2 else None)
     with Listener() as listener:
@@ -163,7 +163,7 @@ def wander(seed: int) -> str:
 
 
 def made_text(seed: int) -> tuple[str, str]:
-    """A made run as its trainer writes it, and what is wrong with it."""
+    """A made run as its trainer writes it, and its fault."""
     draw = random.Random(f"engine/{seed}")
     writer = WRITERS[seed % len(WRITERS)]
     plan = Plan(writer, draw.choice((24, 40, 60, 120, 180, 240)), draw.choice((1, 1, 5)), seed)
@@ -201,7 +201,7 @@ def made_text(seed: int) -> tuple[str, str]:
 
 
 def read(path: str) -> str:
-    """A path read to its end by a session."""
+    """Read a path to its end in a session."""
     with Listener() as listener:
         try:
             session = read_whole(path, Config(), FakeClock())
@@ -216,7 +216,7 @@ def read(path: str) -> str:
 
 
 def output(name: str) -> str:
-    """The line of one run."""
+    """The output line of one run."""
     if name.startswith("wandering/"):
         return f"{wander(int(name.partition('/')[2]))} {name}"
     if name.startswith("made/"):

@@ -74,7 +74,7 @@ ALARMS = frozenset({EventState.FIRING, EventState.ESCALATED})
 
 
 class Log(NamedTuple):
-    """A log and what a person said of it; `repository` without its owner, as in the names of logs."""
+    """A log and its judgement; `repository` without its owner, as in the names of logs."""
 
     name: str
     repository: str
@@ -89,9 +89,9 @@ class Alarm(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What the program says of a log: each alarm once with its highest level; `firings` counts every one.
+    """The program's output for a log: each alarm once with its highest level; `firings` counts all of them.
 
-    `own`: the same at the rules' own levels, as if none were capped. `deaf`: none of its keys is known to a rule.
+    `own`: the same at the rules' own levels, without caps. `deaf`: no rule knows any of its keys.
     """
 
     log: Log
@@ -104,12 +104,12 @@ class Heard(NamedTuple):
 
 
 def repository_of(name: str) -> str:
-    """`trainer--Repository-1a2b` → `Repository`, as far as names of folders show it."""
+    """`trainer--Repository-1a2b` → `Repository`, as far as the folder's name shows it."""
     return name.partition("--")[2].rpartition("-")[0][:28]
 
 
 def laid_out(folders: Iterable[Path]) -> Iterator[Log]:
-    """The logs that lie in folders."""
+    """The logs in folders."""
     for label in sorted(found for folder in folders for found in folder.rglob("label.json")):
         files = sorted(one for one in label.parent.iterdir() if one.name not in {"label.json", "SOURCE.md"})
         if files:
@@ -123,7 +123,7 @@ def table_rows(table: Path) -> list[dict[str, str]]:
 
 
 def fetched(mirror: Path, table: Path, out: Path, asked: str = "") -> Iterator[Log]:
-    """The logs of a table whose repository has been fetched, each written to `out` as it is in its commit."""
+    """The logs of a table with fetched repositories, each written to `out` as in its commit."""
     for row in table_rows(table):
         if asked and row["judged_at"] not in asked.split():
             continue
@@ -159,7 +159,7 @@ def label_of(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def once(logs: Iterable[Log]) -> list[Log]:
-    """Each log once; what only a later judgement of the same bytes names is added to the first."""
+    """Each log once; additions of later judgements of the same bytes are merged into the first."""
     kept: dict[bytes, Log] = {}
     for log in logs:
         digest = hashlib.sha256(log.path.read_bytes()).digest()
@@ -174,21 +174,21 @@ def once(logs: Iterable[Log]) -> list[Log]:
 
 
 def field_of(label: Mapping[str, Any]) -> str:
-    """The field that the judgement names, or "" where only the keys can tell."""
+    """The field named by the judgement, or "" if the keys have to decide."""
     if label["class"] in FIELDS:
         return str(label["class"])
     return "llm" if any(method in label["trainer"] for method in ("grpo", "dpo", "sft")) else ""
 
 
 def hear(log: Log) -> Heard:
-    """Let today's program read a log, as it is and without caps."""
+    """Run the current program on a log, with and without caps on levels."""
     with patch.object(engine, "HIGHEST", {field: {} for field in HIGHEST}):
         own = listen(log).alarms
     return listen(log)._replace(own=own)
 
 
 def listen(log: Log) -> Heard:
-    """Let the program read a log once."""
+    """Run the program on a log once."""
     levels: dict[tuple[str, str], Level] = {}
     firings = Counter[Level]()
     records, field, deaf = 0, field_of(log.label), False
@@ -214,7 +214,7 @@ def listen(log: Log) -> Heard:
 
 
 def judged(alarm: Alarm, label: Mapping[str, Any]) -> tuple[str, str]:
-    """What a person said of this alarm on this log: the word, and the level that is due."""
+    """The judgement of this alarm on this log: the word, and the expected level."""
     named = [(entry, word) for word in WORDS for entry in label[word]]
     for name, value in (("rule", alarm.rule), ("family", alarm.family)):
         for entry, word in named:
@@ -227,7 +227,7 @@ def judged(alarm: Alarm, label: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def by_rule(heard: Iterable[Heard]) -> list[dict[str, Any]]:
-    """One row for each rule and field in which it spoke, or should have."""
+    """One row for each rule and field in which it fired or should have."""
     found: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for one in heard:
         label, repository = one.log.label, one.log.repository
@@ -252,14 +252,14 @@ def by_rule(heard: Iterable[Heard]) -> list[dict[str, Any]]:
 
 
 def in_order(rule: str) -> tuple[str, int, str]:
-    """Rules by letter and number."""
+    """Sort key of rules: letter, then number."""
     letters = rule.rstrip("0123456789abcdefghijklmnopqrstuvwxyz")
     digits = "".join(each for each in rule[len(letters) :] if each.isdigit())
     return letters, int(digits or 0), rule
 
 
 def totals(heard: Sequence[Heard], by: str) -> dict[str, Any]:
-    """What is kept, wrong and caught of a field, by log or by repository."""
+    """Kept, wrong and caught alarms of a field, by log or by repository."""
     raised: dict[str, set[tuple[str, str]]] = defaultdict(set)
     wanted: dict[tuple[str, str, str], list[bool]] = defaultdict(list)
     healthy = Counter[str]()
@@ -303,7 +303,7 @@ def written(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def tell(heard: Iterable[Heard]) -> None:
-    """Each log where something is wrong, lost or still missed."""
+    """Print each log with wrong, lost or missed alarms."""
     for one in heard:
         said = [f"{judged(alarm, one.log.label)[0]} {alarm.rule} {alarm.level.word}" for alarm in one.alarms]
         raised = {alarm.family for alarm in one.alarms}

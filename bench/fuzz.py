@@ -60,14 +60,14 @@ READ_BY = {
     "sqlite": ("../sqlite_file", "../sources/tables"),
     "anything": ("kinds",),
 }
-"""Modules of which a target reaches lines."""
+"""The modules covered by each target."""
 _STATUS = re.compile(
     r"^#(?P<runs>\d+)\s+(?P<what>INITED|DONE)\s+cov: (?P<edges>\d+) .*corp: (?P<corpus>\d+)", re.MULTILINE
 )
 
 
 class Outcome(NamedTuple):
-    """One target: inputs tried, edges reached by the fixtures alone and in the end, inputs kept, what was found."""
+    """One target: inputs tried, edges reached by the fixtures alone and in the end, inputs kept, findings."""
 
     runs: int
     edges: tuple[int, int]
@@ -77,7 +77,7 @@ class Outcome(NamedTuple):
 
 
 def fuzz(name: str, python: str, seconds: int, seed: int) -> Outcome:
-    """Run one target for `seconds`; its corpus is begun anew, so that a seed means the same on every machine."""
+    """Run one target for `seconds` with a fresh corpus, so that a seed means the same on every machine."""
     corpus = DATA / name
     prefix = DATA / f"finding-{name}-"
     for old in [*corpus.glob("*"), *DATA.glob(f"{prefix.name}*")]:
@@ -102,7 +102,7 @@ def fuzz(name: str, python: str, seconds: int, seed: int) -> Outcome:
 
 
 def _lines_of(code: CodeType, *, is_function: bool = False) -> set[int]:
-    """Lines of all functions in a module, without the ones that a `def` stands on."""
+    """Lines of all functions in a module, without their `def` lines."""
     own = {line for _, _, line in code.co_lines() if line} - {code.co_firstlineno} if is_function else set()
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -111,7 +111,7 @@ def _lines_of(code: CodeType, *, is_function: bool = False) -> set[int]:
 
 
 def lines_reached(name: str, corpus: Path) -> tuple[int, int]:
-    """Lines of the target's modules that its corpus reaches, and all of them."""
+    """Number of lines of the target's modules that its corpus reaches, and of all lines."""
     files = {str(FORMATS / f"{module}.py") for module in READ_BY[name]}
     reached: set[tuple[str, int]] = set()
 

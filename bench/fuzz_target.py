@@ -39,14 +39,14 @@ Piece = tuple[bytes, int]
 
 
 def _pieces(data: bytes) -> list[Piece]:
-    """Up to four pieces of `data`; where it is cut depends on nothing but the bytes."""
+    """Up to four pieces of `data`; the cuts depend on the bytes only."""
     dice = random.Random(zlib.crc32(data))
     edges = sorted({0, len(data), *(dice.randint(0, len(data)) for _ in range(dice.randint(1, 3)))})
     return [(data[start:stop], start) for start, stop in pairwise(edges)] or [(data, 0)]
 
 
 class Outcome(NamedTuple):
-    """All that a decoder says of some bytes."""
+    """Everything that a decoder outputs for some bytes."""
 
     rows: list[tuple[Any, ...]]
     counts: dict[str, int]
@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
 
 
 def _read(decoder: Any, pieces: list[Piece], size: int) -> Outcome:
-    """What a decoder says of the pieces; rows stand inside the `size` bytes, if that is not negative."""
+    """The decoder's output for the pieces; asserts that rows lie within `size` bytes unless that is negative."""
     records = [record for data, offset in pieces for record in decoder.feed(data, offset, 0)]
     records += decoder.finish()
     for record in records:
@@ -80,7 +80,7 @@ def _read(decoder: Any, pieces: list[Piece], size: int) -> Outcome:
 
 
 def _same_in_pieces(make: Callable[[], Any], data: bytes, *, has_places: bool = True) -> Any:
-    """Read whole and in pieces: one outcome; the decoder that read the whole is given back."""
+    """Assert the same outcome for the whole and for pieces; returns the decoder that read the whole."""
     whole = make()
     size = len(data) if has_places else -1
     one, other = _read(whole, [(data, 0)], size), _read(make(), _pieces(data), size)
@@ -89,13 +89,13 @@ def _same_in_pieces(make: Callable[[], Any], data: bytes, *, has_places: bool = 
 
 
 def _is_damaged(one: Outcome, other: Outcome) -> bool:
-    """A compressed stream that breaks: how far it was read depends on the pieces, what was read does not."""
+    """Is it a damaged compressed stream? How far that is read depends on the pieces, but what is read does not."""
     is_said = "damaged" in one.stopped and one.stopped == other.stopped
     return is_said and all(a == b for a, b in zip(one.rows, other.rows, strict=False))
 
 
 def tensorboard(data: bytes) -> None:
-    """Frames, bad and held bytes are all bytes, after every piece; then the events in them."""
+    """After every piece, frames, bad and held bytes add up to all bytes; then the events in them."""
     from rltop.formats.tensorboard import FRAME_BYTES, TensorBoardDecoder, TfRecordFramer, masked_crc32c
     from rltop.model import Counts
 
@@ -106,14 +106,14 @@ def tensorboard(data: bytes) -> None:
         # A record too long to be kept is counted bad before all of it has come.
         assert taken + framer.bad_bytes + framer.held_bytes == max(fed, framer.resume_offset)
     _same_in_pieces(TensorBoardDecoder, data)
-    # The same as the payload of a whole record: a fuzzer does not find checksums.
+    # The same as the payload of a valid record, because a fuzzer does not find checksums.
     length = struct.pack("<Q", len(data))
     head, end = struct.pack("<I", masked_crc32c(length)), b"\1\1\1\1"
     _same_in_pieces(TensorBoardDecoder, length + head + data + end)
 
 
 def wandb(data: bytes) -> None:
-    """Payloads, frames, bad and held bytes are all bytes, after every piece; then the messages in them."""
+    """After every piece, payloads, frames, bad and held bytes add up to all bytes; then the messages in them."""
     from rltop.formats.wandb import BLOCK_BYTES, MAGIC, BlockLogFramer, WandbDecoder
     from rltop.model import Counts
 
@@ -129,7 +129,7 @@ def wandb(data: bytes) -> None:
 
 
 def swanlab(data: bytes) -> None:
-    """The messages of a log of blocks, as a file and as the payload of a record that is whole."""
+    """The messages of a block log, as a file and as the payload of a valid record."""
     from rltop.formats.wandb import BLOCK_BYTES, SWANLAB_MAGIC, SwanLabDecoder
 
     _same_in_pieces(SwanLabDecoder, data)
@@ -139,7 +139,7 @@ def swanlab(data: bytes) -> None:
 
 
 def protobuf(data: bytes) -> None:
-    """A message is taken apart inside its bytes, or refused; nothing else."""
+    """A message is parsed within its bytes or refused."""
     from rltop.formats.protobuf import SPAN, MalformedMessageError, fields
     from rltop.formats.wandb import RunInfo, read_config
 
@@ -156,7 +156,7 @@ def protobuf(data: bytes) -> None:
 
 
 def compressed(data: bytes) -> None:
-    """Damaged streams, members behind one another, zeros between them."""
+    """Damaged streams, concatenated members, zeros between them."""
     from rltop.formats.compressed import CompressedDecoder
     from rltop.formats.decoder import Codec
     from rltop.formats.jsonl import JsonlDecoder
@@ -167,7 +167,7 @@ def compressed(data: bytes) -> None:
 
 
 def jsonl(data: bytes) -> None:
-    """Every line that is not blank is a phase, a row, a bad line or a line without a step; a hole ends a line."""
+    """Every non-blank line is a phase, a row, a bad line or a line without a step; a hole ends a line."""
     from rltop.formats.jsonl import PHASE, JsonlDecoder
 
     counts = _same_in_pieces(JsonlDecoder, data).counts
@@ -178,7 +178,7 @@ def jsonl(data: bytes) -> None:
 
 
 def console(data: bytes) -> None:
-    """Every line feed is counted, and every row stands where a line begins."""
+    """Every line feed is counted, and every row starts at the beginning of a line."""
     from rltop.formats.console.decoder import ConsoleDecoder
 
     decoder = _same_in_pieces(ConsoleDecoder, data)
@@ -190,7 +190,7 @@ def console(data: bytes) -> None:
 
 
 def table(data: bytes) -> None:
-    """Every row of a CSV file stands where a line begins."""
+    """Every row of a CSV file starts at the beginning of a line."""
     from rltop.formats.csv import CsvDecoder
 
     _same_in_pieces(CsvDecoder, data)
@@ -200,12 +200,12 @@ def table(data: bytes) -> None:
 
 
 def document(data: bytes) -> None:
-    """A document gives rows, or it is bad; it is never neither."""
+    """A document yields rows or is counted as bad."""
     from rltop.formats.json_document import DocumentDecoder
 
     whole, parts = DocumentDecoder(), DocumentDecoder()
     one, other = _read(whole, [(data, 0)], len(data)), _read(parts, _pieces(data), len(data))
-    # Read early, a document is done with; text behind it is bad then, and makes the whole no document.
+    # A document read early is complete: later text is bad then, but makes the whole no document.
     assert one == other or (whole.counts.bad_lines and parts.counts.bad_lines)
     counts = whole.counts
     assert counts.rows or counts.bad_lines or counts.no_step_lines or not data.strip()
@@ -226,7 +226,7 @@ def archive(data: bytes) -> None:
 
 
 def parquet(data: bytes) -> None:
-    """A table gives as many values for each of its columns as it has rows, or it is refused."""
+    """A table yields one value per row for each column, or is refused."""
     from rltop.errors import DecodeError, SourceError
     from rltop.formats.parquet import MAX_ROWS, ParquetTable
 
@@ -244,7 +244,7 @@ def parquet(data: bytes) -> None:
 
 
 def thrift(data: bytes) -> None:
-    """A struct inside its bytes, or a refusal."""
+    """A struct is parsed within its bytes or refused."""
     from rltop.formats.parquet import ThriftReader
 
     reader = ThriftReader(data)
@@ -256,7 +256,7 @@ def thrift(data: bytes) -> None:
 
 
 def snappy(data: bytes) -> None:
-    """As many bytes as the stream says, or a refusal."""
+    """The output has the length that the stream states, or the stream is refused."""
     from rltop.formats.parquet import decompress_snappy
 
     try:
@@ -267,7 +267,7 @@ def snappy(data: bytes) -> None:
 
 
 def tables(data: bytes) -> None:
-    """One table of an archive that is whole otherwise, checksum included: the first byte says which."""
+    """One table of an otherwise valid archive, with a correct checksum; the first byte selects the table."""
     from rltop.formats.telescope import TelescopeDecoder
 
     names = sorted(_fixture_tables())
@@ -278,7 +278,7 @@ def tables(data: bytes) -> None:
 
 
 def completions(data: bytes) -> None:
-    """A table of completions, as TRL writes one for each step."""
+    """A table of completions, as TRL writes for each step."""
     _samples({"completions_00001.parquet": data})
 
 
@@ -294,21 +294,21 @@ def episodes(data: bytes) -> None:
 
 
 def pickled(data: bytes) -> None:
-    """The opcodes of a pickle are looked at and never obeyed."""
+    """The opcodes of a pickle are read but never executed."""
     from rltop.formats.rollouts.stores import look_inside
 
     assert all(isinstance(value, str | int) for value in look_inside(data).values())
 
 
 def database(data: bytes) -> None:
-    """A SQLite file by itself, and with a log beside it: four bytes say how much of the end is the log."""
+    """A SQLite file alone and with a WAL; four bytes give the length of the WAL at the end."""
     _samples({"explorer_output.db": data})
     size = int.from_bytes(data[:4], "little") % (len(data) + 1)
     _samples({"explorer_output.db": data[4 : len(data) - size], "explorer_output.db-wal": data[len(data) - size :]})
 
 
 def tracker(data: bytes) -> None:
-    """Rows of a tracker's tables as lines; and the same bytes as a database, of which the runs are asked."""
+    """Rows of a tracker's tables as lines; and the same bytes as a database that is asked for its runs."""
     from rltop.errors import DecodeError
     from rltop.formats.tables import TableDecoder, runs_in
     from rltop.model.table_rows import ROWS_MAGIC
@@ -326,7 +326,7 @@ def tracker(data: bytes) -> None:
 
 
 def sqlite(data: bytes) -> None:
-    """Every value of every table, in rows that are together no longer than the file; and the runs that are followed."""
+    """Every value of every table, in rows no longer in total than the file; and the followed runs."""
     from rltop.errors import DecodeError
     from rltop.formats.tables import runs_in
     from rltop.sources.file import FileSystem
@@ -362,7 +362,7 @@ def sqlite(data: bytes) -> None:
 
 
 def _samples(files: dict[str, bytes]) -> None:
-    """Everything that a page could ask of a dump of rollouts; what cannot be read is a sentence."""
+    """Everything that a page may ask of a rollout dump; what cannot be read gives a message."""
     from rltop.errors import SourceError
     from rltop.formats.rollouts.files import dumps_in
 
@@ -404,7 +404,7 @@ def _packed(tables: dict[str, bytes]) -> bytes:
 
 
 def anything(data: bytes) -> None:
-    """Bytes of which nobody says what they are."""
+    """Bytes of unknown format."""
     from rltop.formats.decoder import DecoderOptions
     from rltop.formats.kinds import AutoDecoder
 
@@ -449,7 +449,7 @@ _SEEDS = {
     "parquet": ("**/*.parquet",),
 }
 _SEED_BYTES = {"wandb": 36 * 1024, "archive": MAX_BYTES, "parquet": MAX_BYTES}
-"""A block of a `.wandb` file is 32 KiB, and an archive or a table ends with what is in it."""
+"""Larger seeds: a block of a `.wandb` file is 32 KiB, and archives and tables have their index at the end."""
 
 
 _ROWS = [{"step": i, "loss": i / 8, "note": '{a"[b'} for i in range(1, 9)]
@@ -496,11 +496,11 @@ _MADE: dict[str, Callable[[], list[bytes]]] = {
     "database": lambda: [_database("DELETE"), _database("WAL")],
     "sqlite": lambda: [_database("DELETE"), _database("WAL")],
 }  # fmt: skip
-"""Beginnings of forms that no fixture has."""
+"""Seeds in forms that no fixture has."""
 
 
 def _database(mode: str) -> bytes:
-    """A buffer of experiences and a tracker's rows, with what the log holds behind them."""
+    """A buffer of experiences and a tracker's rows, followed by the WAL."""
     with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(f"{folder}/a.db")) as writer:
         writer.execute("PRAGMA page_size=512")
         writer.execute(f"PRAGMA journal_mode={mode}")
@@ -522,7 +522,7 @@ def _database(mode: str) -> bytes:
 
 
 def _tracked() -> Iterator[bytes]:
-    """Lines as a source gives them out of the tables of Trackio and MLflow."""
+    """Lines as a source emits them from the tables of Trackio and MLflow."""
     sys.path.insert(0, str(ROOT))
     from rltop.model.table_rows import ROWS_MAGIC, line_of
 
@@ -548,7 +548,7 @@ def _lines(rows: list[dict[str, object]]) -> bytes:
 
 
 def seeds(name: str) -> Iterator[bytes]:
-    """What the search begins with: beginnings of the fixtures of such a kind, and forms that they do not have."""
+    """The seed corpus: beginnings of fixtures of this kind, and forms that these lack."""
     patterns = _SEEDS.get(name, () if name in _MADE else tuple(each for found in _SEEDS.values() for each in found))
     for pattern in patterns:
         for path in sorted((ROOT / "fixtures").glob(pattern)):
@@ -558,7 +558,7 @@ def seeds(name: str) -> Iterator[bytes]:
 
 
 def main() -> None:
-    """Try one input, or hand a promise to atheris; libFuzzer ends the process then."""
+    """Try one input, or run atheris on a target, in which case libFuzzer ends the process."""
     name, place, *options = sys.argv[1:]
     sys.path.insert(0, str(ROOT))
     folder = Path(place)

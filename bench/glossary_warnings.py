@@ -53,7 +53,7 @@ class Case(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What the rules said of a run: `raised` and `stands` of the families that are expected, alarms at all."""
+    """The rules' verdict on a run: `raised` and `stands` for the expected families, and all alarms."""
 
     case: Case
     raised: str
@@ -84,7 +84,7 @@ def _case(
 
 
 def _keys(trainers: Mapping[str, Any], name: str) -> dict[str, str]:
-    """All keys of a trainer, those of the one that it is like before its own."""
+    """All keys of a trainer, after those of the trainer it is based on."""
     own = dict(trainers[name])
     like, without = own.pop("like", None), tuple(own.pop("without", ()))
     del own["page"]
@@ -96,7 +96,7 @@ def _keys(trainers: Mapping[str, Any], name: str) -> dict[str, str]:
 
 @cache
 def _drawn(name: str, course: str, change: str) -> Sequence[float]:
-    """A key over the whole run; what a trainer logs beside its faults is drawn once for all of them."""
+    """A key over the whole run; keys unaffected by the fault are drawn once for all cases."""
     base = Course.read(course)._replace(first=1)
     new, draw = Course.read(change) if change else None, random.Random(name)
     values = []
@@ -126,12 +126,12 @@ def rows(case: Case) -> Iterator[dict[str, float]]:
             change = changes.get(key)
             if change is not None and change.first <= record <= change.last:
                 row[key] = changed(row[key], change, None, record, draw)
-        # An evaluation is drawn on every record and logged on some, so that what is drawn after it stays the same.
+        # An evaluation is drawn on every record although logged on some, so that later draws stay the same.
         yield {key: row[key] for key in case.keys if record % every.get(key, 1) == 0}
 
 
 def text_of(case: Case) -> str:
-    """The run as lines of JSON, veRL's with the keys one level down."""
+    """The run as JSON lines; veRL's keys are nested one level."""
     is_nested = case.trainer.startswith("veRL")
     lines = [
         {"step": step, "data": row} if is_nested else {"step": step, **row} for step, row in enumerate(rows(case), 1)
@@ -140,7 +140,7 @@ def text_of(case: Case) -> str:
 
 
 def play(case: Case, keep: Path | None = None) -> Played:
-    """Let the rules read it."""
+    """Judge the run."""
     with tempfile.TemporaryDirectory() as folder:
         place = keep or Path(folder)
         if keep is not None:
@@ -171,7 +171,7 @@ def play(case: Case, keep: Path | None = None) -> Played:
 
 
 def tell(played: Iterable[Played]) -> None:
-    """One line for each run: what is asked, what was said, what stands at the end."""
+    """Print one line per run: what is expected, what was raised, what is active at the end."""
     for one in played:
         case, said = one.case, " ".join(one.alarms) or "silent"
         if not case.families:

@@ -34,14 +34,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 KEPT = HERE / "data" / "shown"
 TOGETHER = ("fixtures/trinity", "fixtures/telescope/archives", "fixtures/trl", "fixtures/parquet")
-"""Directories that are shown as a whole too: streams beside one another, runs in a list."""
+"""Directories that are also shown as a whole: several streams, runs in a list."""
 STAGES = ("structure", "pages", "wording")
 WORDS = ("headline", "message", "evidence", "sentence", "why", "cause", "causes", "look_next", "state_note",
          "first_bad_reason", "first_unreadable")  # fmt: skip
 LEVELS = {"ok", "info", "warn", "crit", "nodata"}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 BATCH = 4
-"""Inputs that one process shows: starting one costs half a second."""
+"""Inputs per process, because starting one costs half a second."""
 
 
 def inputs(only: str) -> list[str]:
@@ -63,7 +63,7 @@ def inputs(only: str) -> list[str]:
 
 
 def checked_out(commit: str, folder: Path) -> Path:
-    """The tree of a commit, in a folder of its own; the tree as it stands for `.`."""
+    """The tree of a commit, checked out into a folder; the working tree for `.`."""
     if commit == ".":
         return ROOT
     tree = folder / commit.replace("/", "_")
@@ -72,7 +72,7 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 
 def revision(commit: str) -> str:
-    """The name under which what a commit shows is kept; empty for a tree that may change."""
+    """The cache name of a commit; empty for the working tree, which may change."""
     if commit == ".":
         return ""
     found = subprocess.run(
@@ -85,9 +85,9 @@ def revision(commit: str) -> str:
 
 
 def collect(tree: Path, paths: list[str], out: Path, jobs: int, sizes: str) -> None:
-    """Have a tree show some inputs, and keep what it shows; fixtures are the present ones for both sides."""
+    """Let a tree show some inputs and save the output; both sides use the fixtures of the working tree."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "TZ": "UTC", "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
-    # What is hostile in a fixture may be half of a surrogate pair.
+    # A hostile fixture may contain half of a surrogate pair.
     environment["PYTHONIOENCODING"] = "utf-8:surrogatepass"
     environment["XDG_STATE_HOME"] = str(tree / "bench" / "data" / "state")  # what a person keeps changes pages
     batches = [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
@@ -107,7 +107,7 @@ def collect(tree: Path, paths: list[str], out: Path, jobs: int, sizes: str) -> N
 
 
 def read(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Lines by what they are about."""
+    """Saved lines by subject."""
     found = {}
     for line in path.read_bytes().decode("utf-8", "surrogatepass").split("\n")[:-1]:
         told = json.loads(line)
@@ -117,7 +117,7 @@ def read(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], stage: str) -> list[str]:
-    """What is not kept of one document or one page; empty where all is."""
+    """What is not kept of a document or page; empty if all is."""
     if "says" in old or "says" in new:
         before, after = old.get("says"), new.get("says")
         if stage == "wording":
@@ -165,7 +165,7 @@ def _rows_that_differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
 
 
 def _not_kept(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Targets and levels are all kept; numbers that have gone are told."""
+    """Report lost targets, levels and numbers."""
     for name, of in (("targets", _targets), ("levels", _levels)):
         lost, come = of(old) - of(new), of(new) - of(old)
         if lost or come:
@@ -188,7 +188,7 @@ def _numbers(page: Mapping[str, Any]) -> Counter[str]:
 
 
 def main() -> int:
-    """Compare two commits; 1 where something is not kept."""
+    """Compare two commits; returns 1 if something is not kept."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("old")
     parser.add_argument("new")
@@ -216,7 +216,7 @@ def main() -> int:
 
 
 def report(old: Mapping[Any, Any], new: Mapping[Any, Any], stage: str, out: Path | None) -> int:
-    """Print what is not kept, and the count of what was compared."""
+    """Print what is not kept, and how much was compared."""
     lines, by_page = [], Counter[str]()
     for where in sorted({*old, *new}):
         missing = "only before" if where not in new else "only after" if where not in old else ""

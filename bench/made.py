@@ -29,7 +29,7 @@ DATA = Path(__file__).resolve().parent / "data"
 SEED = 7
 
 BLOCK_ROWS = 256
-"""Rows of which a repeated stream is made: drawing new values takes longer than the program takes to read them."""
+"""Rows that a repeated stream cycles through: drawing new values takes longer than the program takes to read them."""
 
 _STATISTICS = ("mean", "max", "min")
 _FAMILIES = (
@@ -63,7 +63,7 @@ def key_names(count: int) -> list[str]:
 def lines(keys: int, steps: int, first_step: int = 1, evaluations: int = 0) -> Iterator[bytes]:
     """Every line of such a file, newline included.
 
-    With `evaluations` every so many-th row has six more, and reward and evaluations rise as in a run that learns.
+    With `evaluations` every n-th row has six more keys, and reward and evaluations rise as in a learning run.
     """
     names = key_names(keys)
     rng = random.Random(SEED)
@@ -90,14 +90,14 @@ def lines(keys: int, steps: int, first_step: int = 1, evaluations: int = 0) -> I
 
 
 def repeated_lines(keys: int, steps: int, first_step: int = 1) -> Iterator[bytes]:
-    """The same, but of the values of `BLOCK_ROWS` rows over and over; the steps go on."""
+    """The same, but repeating the values of `BLOCK_ROWS` rows; steps keep rising."""
     tails = [line[line.index(b",") :] for line in lines(keys, BLOCK_ROWS)]
     for step in range(first_step, first_step + steps):
         yield b'{"step":%d' % step + tails[step % BLOCK_ROWS]
 
 
 def write_repeated(path: Path, steps: int, keys: int = 300, first_step: int = 1) -> None:
-    """Append `steps` repeated rows to `path`, whatever their size in all."""
+    """Append `steps` repeated rows to `path`, in constant memory."""
     rows = repeated_lines(keys, steps, first_step)
     with path.open("ab") as file:
         while block := b"".join(islice(rows, BLOCK_ROWS)):
@@ -105,7 +105,7 @@ def write_repeated(path: Path, steps: int, keys: int = 300, first_step: int = 1)
 
 
 def write_as(path: Path, steps: int, keys: int = 300) -> None:
-    """Write `steps` repeated rows in the format that the suffix of `path` names."""
+    """Write `steps` repeated rows in the format of the suffix of `path`."""
     if path.suffix == ".jsonl":
         return write_repeated(path, steps, keys)
     rows = [orjson.loads(line)["data"] for line in lines(keys, BLOCK_ROWS)]
@@ -130,7 +130,7 @@ def _span(number: int, data: bytes) -> bytes:
 
 
 def _as_events(rows: Rows) -> Callable[[int], bytes]:
-    """An event for each value, as `add_scalar` writes them. The checksums of values are not true: nobody looks."""
+    """An event per value, as `add_scalar` writes them; payload checksums are wrong, because they are not verified."""
     summaries = [
         [_span(5, _span(1, _span(1, key.encode()) + b"\x15" + struct.pack("<f", value))) for key, value in row.items()]
         for row in rows
@@ -152,7 +152,7 @@ def _as_events(rows: Rows) -> Callable[[int], bytes]:
 
 
 def _as_wandb(rows: Rows) -> Callable[[int], bytes]:
-    """A record of history for each row, in blocks, as W&B writes them offline."""
+    """A history record per row, in blocks, as W&B writes them offline."""
     items = [
         b"".join(_span(1, _span(2, key.encode()) + _span(16, repr(value).encode())) for key, value in row.items())
         for row in rows
@@ -182,7 +182,7 @@ def _as_wandb(rows: Rows) -> Callable[[int], bytes]:
 
 
 def made_file(keys: int = 300, steps: int = 5000) -> Path:
-    """Path of such a file, made on first use."""
+    """Path of such a file, written on first use."""
     path = DATA / f"metrics_{keys}x{steps}.jsonl"
     if not path.exists():
         DATA.mkdir(exist_ok=True)

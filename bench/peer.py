@@ -36,16 +36,16 @@ RL_DOCTOR_FAMILIES = {
     "reward_composition": "reward",
     "reward_hacking": "reward",
 }
-"""Detectors → the families of the labels; both of rl-doctor's that one of ours would split are split below."""
+"""Detector → families of the labels; two detectors of rl-doctor are split further below."""
 LEVELS = {"warning": "warn", "critical": "crit"}
 ASKED_EVERY, LEAST = 5, 8
-"""Steps between two questions to rl-doctor, and the fewest that it answers at; by itself it is silent for 60."""
+"""Steps between queries to rl-doctor, and the fewest for an answer; by default it is silent for 60."""
 
 Event = dict[str, Any]
 
 
 def rlwatch(rows: Iterator[dict[str, Any]]) -> Iterator[Event]:
-    """Every alert of its monitor, which is told each row."""
+    """Every alert of its monitor, which is fed each row."""
     import rlwatch as peer
 
     monitor = peer.attach(framework="manual")
@@ -57,7 +57,7 @@ def rlwatch(rows: Iterator[dict[str, Any]]) -> Iterator[Event]:
 
 
 def rl_doctor(rows: Iterator[dict[str, Any]]) -> Iterator[Event]:
-    """Every finding of its live monitor that is new or worse, asked every `ASKED_EVERY` steps."""
+    """Every new or worse finding of its live monitor, queried every `ASKED_EVERY` steps."""
     from rl_doctor.live import LiveMonitor
 
     monitor = LiveMonitor(check_every=ASKED_EVERY, min_steps=LEAST, on_finding=lambda finding: None)
@@ -83,7 +83,7 @@ PEERS = {"rlwatch": rlwatch, "rl-doctor": rl_doctor}
 def main() -> int:
     ask = PEERS[sys.argv[1]]
     os.chdir(sys.argv[2])
-    # It writes its alerts to standard output as well.
+    # It also writes its alerts to standard output.
     with contextlib.redirect_stdout(sys.stderr):
         events = list(ask(json.loads(text) for text in sys.stdin))
     print(json.dumps(events))

@@ -1,7 +1,7 @@
-"""What a program had on its screen, and when: its bytes drawn again, as they arrived.
+"""What was on a program's screen, and when: its bytes are rendered again as they arrived.
 
-Drawing takes time, so it is done afterwards, from the times that were kept; a
-benchmark that drew while it listened would measure itself.
+Rendering happens afterwards, with the recorded times; a benchmark that rendered while
+reading would measure itself.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _WHOLE_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[^\[])")
 
 
 class Listened(Protocol):
-    """Something that has been listened to: all bytes, and how many there were when."""
+    """A recording: all bytes, and the number of bytes at each time."""
 
     output: bytearray
     arrivals: list[tuple[float, int]]
 
 
 class Pictures:
-    """The screens of one program one after the other; goes forwards only."""
+    """The successive screens of one program; moves forward only."""
 
     def __init__(self, program: Listened, width: int = 120, height: int = 40) -> None:
         self._program = program
@@ -36,17 +36,17 @@ class Pictures:
 
     @property
     def lines(self) -> Sequence[str]:
-        """The rows of the screen as they stand now."""
+        """The rows of the current screen."""
         return self._screen.display
 
     def advance(self) -> bool:
-        """Draw what arrived next; False when that was all."""
+        """Render the next bytes; False if there are none."""
         if self._arrival == len(self._program.arrivals):
             return False
         self.time_s, size = self._program.arrivals[self._arrival]
         self._arrival += 1
         piece = bytes(self._program.output[self._drawn : size])
-        # An escape sequence that is not all there yet is drawn with its other half.
+        # A partial escape sequence is rendered together with its rest.
         cut = piece.rfind(b"\x1b")
         if cut >= 0 and not _WHOLE_ESCAPE.match(piece, cut):
             piece = piece[:cut]
@@ -55,7 +55,7 @@ class Pictures:
         return True
 
     def when(self, condition: Callable[[Sequence[str]], bool], since_s: float = 0.0) -> float | None:
-        """`time.perf_counter()` at which the screen first showed it, not before `since_s`; None if it never did."""
+        """`time.perf_counter()` when `condition` first held, not before `since_s`; None if it never did."""
         while self.time_s < since_s:
             if not self.advance():
                 return None
@@ -66,21 +66,21 @@ class Pictures:
 
 
 def chosen(lines: Sequence[str]) -> str:
-    """The key of the selected row of the overview: it stands by itself above the footer."""
+    """The key of the selected row of the overview, which is shown above the footer."""
     return next((line.strip() for line in reversed(lines[-5:-1]) if "/" in line and " " not in line.strip()), "")
 
 
 def step_shown(lines: Sequence[str]) -> int:
-    """The step in the header of a page; -1 where there is none."""
+    """The step in the header of a page; -1 without one."""
     found = re.search(r"step ([\d,]+)", lines[0])
     return -1 if found is None else int(found[1].replace(",", ""))
 
 
 def selection_ms(program: Listened, pressed: Sequence[float]) -> list[float]:
-    """Milliseconds from each of these keys, which move the selection there and back, to the moved selection.
+    """Milliseconds from each of these keys, which move the selection down and up, to the moved selection.
 
-    What was selected before the first key is not known, so it is left out; the list
-    ends at the first key whose effect was never seen.
+    The first key is left out because the selection before it is unknown; the list ends at
+    the first key without a visible effect.
     """
     pictures, found, before = Pictures(program), list[float](), ""
     for start_s in pressed:

@@ -31,7 +31,7 @@ ROWS = 5
 
 
 def package_of(root: Path) -> Path:
-    """The folder `rltop/` of a checkout, from which modules are imported from now on."""
+    """The folder `rltop/` of a checkout; modules are imported from there from now on."""
     sys.path[:0] = [str(root), str(root / "tests")]
     import rltop
 
@@ -42,10 +42,10 @@ def package_of(root: Path) -> Path:
 
 
 def called_for_a_row(root: Path) -> dict[str, list[str]]:
-    """The functions that each of the last rows calls, by the file of `rltop/` that they stand in.
+    """The functions called for each of the last rows, by file of `rltop/`.
 
     Args:
-        root: a checkout whose modules are imported, and whose `tests/screens.py` makes the application.
+        root: the checkout to import modules and `tests/screens.py` from.
     """
     package = package_of(root)
     import screens
@@ -105,7 +105,7 @@ def called_for_a_row(root: Path) -> dict[str, list[str]]:
 
 
 def called_in(root: Path) -> dict[str, list[str]]:
-    """The same in a process of its own, so that the modules of another checkout are imported."""
+    """The same in a separate process, so that another checkout can be imported."""
     done = subprocess.run(
         [sys.executable, str(HERE), "--root", str(root)], check=True, stdout=subprocess.PIPE, cwd=root
     )
@@ -114,7 +114,7 @@ def called_in(root: Path) -> dict[str, list[str]]:
 
 
 def called_at(commit: str) -> dict[str, list[str]]:
-    """The same for a commit, which is checked out for as long as that takes; `.` is the tree as it stands."""
+    """The same for a commit, which is checked out temporarily; `.` is the working tree."""
     if commit == ".":
         return called_in(ROOT)
     with tempfile.TemporaryDirectory() as folder:

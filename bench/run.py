@@ -24,7 +24,7 @@ RESULTS = HERE / "RESULTS.md"
 PREFIX = "bench_"
 
 WRITTEN_ELSEWHERE = ("beside", "fuzz", "score", "simulated kinds", "viewers")
-"""Sections that are no benchmark's: the scripts of these names write them."""
+"""Sections written by the scripts of these names, not by benchmarks."""
 
 KEPT_BECAUSE = {
     "latency": "The slowest key in a hundred meets a full collection of garbage; the time cursor paints every row of "
@@ -32,7 +32,7 @@ KEPT_BECAUSE = {
     "quiet_files": "Every quiet file costs one `stat` in some seconds, on a network file system more seldom; the bound "
     "stays because a thousand runs in one list are wanted.",
 }
-"""Why a bound that a section misses is kept, said below it; a section without a sentence has to meet its bounds."""
+"""Why a missed bound is kept, printed below the section; a section without a reason has to meet its bounds."""
 
 HEAD = """\
 # Results
@@ -54,7 +54,7 @@ def question(path: Path) -> str:
 
 
 def machine() -> str:
-    """CPU, cores that may be used, memory, system, Python, load."""
+    """CPU, usable cores, memory, system, Python, load."""
     model = "unknown CPU"
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -72,7 +72,7 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """Short hash of the checkout, with a mark when files differ from it."""
+    """Short hash of the checkout, marked if files differ from it."""
     try:
         head = _git("rev-parse", "--short", "HEAD")
         return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
@@ -85,7 +85,7 @@ def _git(*arguments: str) -> str:
 
 
 def section(name: str, path: Path, timeout_s: float) -> tuple[str, bool]:
-    """Run one benchmark; its section of the results, and whether it went well."""
+    """Run one benchmark; returns its section of the results, and whether it succeeded."""
     stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     head = f"## {name}\n\n{question(path)}\n\n`python {path.relative_to(ROOT)}` · {stamp} · {commit()}\n{machine()}\n\n"
     environment = os.environ | {
@@ -115,7 +115,7 @@ def sections_of(text: str) -> dict[str, str]:
 
 
 def explained(name: str, text: str) -> str:
-    """A section with the reason why a bound is kept, where it misses one."""
+    """A section with the reason for keeping a bound that it misses."""
     text = text.partition(_WHY)[0].rstrip() + "\n"
     if "**missed**" not in text or name not in KEPT_BECAUSE:
         return text
@@ -126,7 +126,7 @@ _WHY = "Why a missed bound is kept: "
 
 
 def replace_section(name: str, text: str, out: Path = RESULTS) -> None:
-    """Put one section in the place of the one of its name, and leave the others as they are."""
+    """Replace the section of this name and leave the others unchanged."""
     kept = sections_of(out.read_text()) if out.exists() else {}
     out.write_text("\n".join([HEAD, *(explained(*each) for each in sorted((kept | {name: text}).items()))]))
 

@@ -76,7 +76,7 @@ def main() -> int:
             for part in PARTS
         }
         documents = [json.loads(path.read_text()) for path in sorted(Path(answers).glob("*.json"))]
-        # What has been asked is not asked again: the answers are kept until here.
+        # The answers recorded so far are reused here.
         together = score(scorer, runs, None, shlex.join(asked))
         compared = peer_row(arguments.tool, together, real(scorer, runs.parent / "reality", shlex.join(asked)))
     replace_rows(SCORES, arguments.tool, ("tool", "runs", "part", *TOTALS), score_rows(arguments.tool, totals))
@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def places(environ: Mapping[str, str]) -> tuple[Path, Path] | str:
-    """The folder of runs and the scorer, or what is missing."""
+    """The folder of runs and the scorer, or a message on what is missing."""
     if not environ.get(RUNS_VARIABLE):
         return f"{RUNS_VARIABLE} is not set (see CONTRIBUTING.md)"
     runs = Path(environ[RUNS_VARIABLE])
@@ -98,7 +98,7 @@ def places(environ: Mapping[str, str]) -> tuple[Path, Path] | str:
 
 
 def score(scorer: Path, runs: Path, part: str | None, tool: str) -> dict[str, Any]:
-    """Totals of one part of a folder, or of all of it; the lines about single runs are shown for `tune` only."""
+    """Totals of one part of a folder, or of all; prints lines on single runs for `tune` only."""
     done = subprocess.run(
         [sys.executable, str(scorer), str(runs), *(("--part", part) if part else ()), "--rltop", tool],
         stdout=subprocess.PIPE,
@@ -113,7 +113,7 @@ def score(scorer: Path, runs: Path, part: str | None, tool: str) -> dict[str, An
 
 
 def real(scorer: Path, logs: Path, tool: str) -> dict[str, Any]:
-    """Totals of the real logs that a person has judged; nothing where they, or their scorer, are not there."""
+    """Totals of the judged real logs; empty if they or their scorer are missing."""
     judge = scorer.with_name("score_reality.py")
     if not (logs.is_dir() and judge.is_file()):
         print(f"real logs are not scored: no {logs if judge.is_file() else judge}", file=sys.stderr)
@@ -127,7 +127,7 @@ def real(scorer: Path, logs: Path, tool: str) -> dict[str, Any]:
 
 
 def peer_row(tool: str, runs: Mapping[str, Any], logs: Mapping[str, Any]) -> dict[str, Any]:
-    """The line of a tool in the comparison: labelled runs, and real logs as far as they were scored."""
+    """The row of a tool in the comparison: labelled runs, and real logs if scored."""
     found = {
         "tool": tool, "delay": runs.get("median_delay_steps"), "warn_per_1000": runs.get("false_warn_per_1000"),
         "crit_per_1000": runs.get("false_crit_per_1000"),
@@ -158,17 +158,17 @@ def _written(value: object) -> object:
 
 
 def kind_of(label: Mapping[str, Any]) -> str | None:
-    """Whether a label says healthy or faulty; None for what is not scored by the rules."""
+    """Healthy or faulty by the label; None if the rules are not scored on it."""
     fault = label.get("fault")
     verdict = label.get("verdict", "failed" if fault else "healthy")
     if verdict in _NOT_SCORED or fault == "stalled" or label.get("visible") is False:
         return None
-    # A restart is no fault of the training: it has to be survived without an alarm.
+    # A restart is not a training fault: it must not raise an alarm.
     return HEALTHY if verdict == "healthy" or fault == "restart" else FAULTY
 
 
 def rate_rows(tool: str, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """How many runs of each kind each rule fired in at WARN or above; `*` is any rule at all."""
+    """Number of runs of each kind in which each rule fired at WARN or above; `*` is any rule."""
     runs, records = Counter[str](), Counter[str]()
     fired: dict[tuple[str, str], int] = defaultdict(int)
     events: dict[tuple[str, str], int] = defaultdict(int)
@@ -206,7 +206,7 @@ def rate_rows(tool: str, documents: Iterable[Mapping[str, Any]]) -> list[dict[st
 
 
 def replace_rows(path: Path, tool: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    """Put the rows of one tool in the place of its old ones."""
+    """Replace the rows of one tool."""
     kept: list[dict[str, Any]] = []
     if path.exists():
         with path.open(newline="") as file:
@@ -234,7 +234,7 @@ def table() -> str:
 
 
 def write_section() -> None:
-    """Draw the section of RESULTS.md from the totals."""
+    """Write the section of RESULTS.md from the totals."""
     stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     question = (__doc__ or "").partition("\n")[0]
     text = (

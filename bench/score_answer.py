@@ -38,9 +38,9 @@ RLWATCH = {
     "loss": ("loss", "policy_loss"),
     "grad_norm": ("grad_norm",),
 }
-"""What the peer's `log_step` takes → our names for it, the first that is logged.
+"""Argument of the peer's `log_step` → our names for it, of which the first logged one is used.
 
-No trainer logs the deviation of its advantages, which one of its detectors wants.
+No trainer logs the deviation of its advantages, which one of its detectors needs.
 """
 RL_DOCTOR = {
     "reward_mean": ("score_mean", "reward_mean"),
@@ -63,24 +63,24 @@ RL_DOCTOR = {
     "throughput": ("throughput",),
     "time_per_step": ("time_step",),
 }
-"""Its canonical fields → our names for them: what its own aliases miss is no handicap."""
+"""Its canonical field → our names for it, so that gaps in its aliases are no handicap."""
 FIELDS = {"rlwatch": RLWATCH, "rl-doctor": RL_DOCTOR}
 _NOT_FINITE = {NonFinite.POS_INF: math.inf, NonFinite.NEG_INF: -math.inf}
 
 
 class Recorder(Engine):
-    """The rules at work, and every row that they saw."""
+    """An engine that records every row it sees."""
 
     seen: list[Observation] = []  # noqa: RUF012 - one run per process
 
     def observe(self, observation: Observation) -> list[Event]:
-        """Keep the row, then judge it."""
+        """Record the row, then judge it."""
         Recorder.seen.append(observation)
         return super().observe(observation)
 
 
 def rows(fields: Mapping[str, tuple[str, ...]]) -> Iterator[dict[str, Any]]:
-    """Rows as the peer takes them; evaluations that come late are left out."""
+    """Rows as the peer expects them, without late evaluations."""
     for seen in Recorder.seen:
         row: dict[str, Any] = {"step": seen.step}
         for field, names in fields.items():

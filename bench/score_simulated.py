@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 def judge(case: Case, folder: Path) -> tuple[Counter[str], Counter[str], list[Event]]:
-    """What counts of one run; which rules alarmed wrongly; all that was said at WARN or above."""
+    """Counts of one run; rules with false alarms; all events at WARN or above."""
     path = folder / case.form.file
     path.write_text(case.text)
     session = read_whole(str(path), Config(), FakeClock())
@@ -86,7 +86,7 @@ def judge(case: Case, folder: Path) -> tuple[Counter[str], Counter[str], list[Ev
 
 
 def ends_well(end: str, events: Sequence[Event], fitting: Sequence[Event]) -> bool:
-    """Whether the verdicts that saw the fault end as it does."""
+    """Whether the verdicts on the fault end as the fault does."""
     rules = {event.rule for event in fitting}
     last = {event.rule: event for event in events if event.rule in rules}.values()
     if end == RECOVERS:
@@ -98,7 +98,7 @@ def ends_well(end: str, events: Sequence[Event], fitting: Sequence[Event]) -> bo
 
 
 def score(part: Part, is_verbose: bool, keep: Path | None) -> tuple[dict[str, Any], str, list[str]]:
-    """One row of the table, the digest of what was made, and what there is to tell."""
+    """One row of the table, the digest of its runs, and lines to print."""
     total, rules, told = Counter[str](), Counter[str](), []
     made = list(cases(*part))
     with tempfile.TemporaryDirectory() as name:
@@ -125,7 +125,7 @@ def score(part: Part, is_verbose: bool, keep: Path | None) -> tuple[dict[str, An
 
 
 def frozen() -> dict[tuple[str, ...], str]:
-    """What was made when it was frozen: part → digest of all its runs."""
+    """Frozen digests: part → digest of all its runs."""
     if not FROZEN.exists():
         return {}
     with FROZEN.open(newline="") as file:
@@ -133,7 +133,7 @@ def frozen() -> dict[tuple[str, ...], str]:
 
 
 def freeze(parts: Iterable[Part]) -> None:
-    """Write down what every part makes now."""
+    """Save the digests of every part."""
     with FROZEN.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("area", "kind", "class", "split", "first", "all"))
@@ -142,7 +142,7 @@ def freeze(parts: Iterable[Part]) -> None:
 
 
 def added(rows: Iterable[dict[str, Any]], by: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Rows with the same `by`, as one; whether healthy or faulty keeps them apart."""
+    """Sum rows with the same `by`, healthy and faulty ones separately."""
     found: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for row in rows:
         sort = "healthy" if row["expects"] == "healthy" else "faulty"
@@ -155,7 +155,7 @@ def share(part: int, whole: int) -> str:
 
 
 def line(row: dict[str, Any], names: Sequence[str]) -> str:
-    """A row of a table: what of it is caught, wrong, early and ends right."""
+    """A row of a table: caught, wrong, early, and ended right."""
     is_healthy = row["expects"] == "healthy"
     cells = [str(row[name]) for name in (*names, "expects", "runs", "read")]
     cells.append(share(row["clean"], row["runs"]) if is_healthy else share(row["caught"], row["runs"]))
@@ -184,7 +184,7 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def write(rows: Sequence[dict[str, Any]], text: str) -> None:
-    """Keep a whole score: kinds of `tune`, and `proof` added up."""
+    """Save a whole score: kinds of `tune`, and sums of `proof`."""
     kept = [row for row in rows if row["split"] == "tune"]
     kept += added([row for row in rows if row["split"] == "proof"], ("split", "area", "class"))
     with SCORE.open("w", newline="") as file:

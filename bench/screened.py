@@ -1,7 +1,7 @@
-"""A program on a terminal of its own, measured from outside: bytes, processor time, what it shows.
+"""A program in a pseudo-terminal, measured from outside: bytes, CPU time, what it shows.
 
-The program runs in a pseudo-terminal whose other end is read here, so that a
-benchmark counts exactly what a terminal would receive.
+The other end of the pseudo-terminal is read here, so that a benchmark counts exactly
+what a terminal would receive.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Hello(App):
         yield Static("hello, world")
 Hello().run()
 """
-"""The least that a program built with Textual can do: the floor."""
+"""A minimal Textual program, as the lower bound."""
 
 _QUERY_ANSWERS = ((b"\x1b[?2026$p", b"\x1b[?2026;2$y"),)
-"""What a present-day terminal answers, so that the program behaves as on one."""
+"""Answers of a modern terminal, so that the program behaves as on one."""
 
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 
 
 def memory_mb(pid: int | str = "self", kind: str = "VmRSS") -> float:
-    """Megabytes (10⁶ bytes) of memory of a process, as Linux counts them.
+    """Memory of a process in megabytes (10⁶ bytes), from /proc.
 
     Raises:
         OSError: there is no such process, or no /proc.
-        ValueError: /proc does not tell.
+        ValueError: /proc does not have `kind`.
     """
     found = re.search(rf"^{kind}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     if found is None:
@@ -59,12 +59,12 @@ class Screened:
     """A running program; use as a context manager, which ends it.
 
     Attributes:
-        output: everything it has written so far, escape codes included.
-        started_s: `time.perf_counter()` at the moment it was started.
+        output: everything it has written so far, including escape codes.
+        started_s: `time.perf_counter()` at its start.
     """
 
     def __init__(self, command: Sequence[str], width: int = 120, height: int = 40, *, answers: bool = True) -> None:
-        """Start `command` on a terminal of `width` × `height` cells; one that `answers` what it is asked, or not."""
+        """Start `command` on a terminal of `width` × `height` cells; `answers`: the terminal answers queries."""
         self._queries = _QUERY_ANSWERS if answers else ()
         self.output = bytearray()
         self.arrivals: list[tuple[float, int]] = []
@@ -93,7 +93,7 @@ class Screened:
         os.close(self._fd)
 
     def read(self, timeout_s: float) -> bool:
-        """Take what has been written, waiting at most `timeout_s` for it; False if there was nothing."""
+        """Read output, waiting at most `timeout_s` for it; False if there was none."""
         if not select.select([self._fd], [], [], timeout_s)[0]:
             return False
         try:
@@ -110,13 +110,13 @@ class Screened:
         return True
 
     def read_for(self, seconds: float) -> None:
-        """Go on reading for so long."""
+        """Read for `seconds`."""
         end = time.perf_counter() + seconds
         while (left := end - time.perf_counter()) > 0:
             self.read(left)
 
     def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> float:
-        """Read until `condition()` holds; seconds since the start.
+        """Read until `condition()` holds; returns the seconds since the start.
 
         Raises:
             TimeoutError: it never held.
@@ -134,14 +134,14 @@ class Screened:
 
     @property
     def cpu_s(self) -> float:
-        """Processor time that the program has used, all its threads together."""
+        """CPU time used by all threads of the program, in seconds."""
         # The clock id of another process, as clock_getcpuclockid(3) makes it.
         return time.clock_gettime((~self.pid << 3) | 2)
 
     def memory_mb(self, kind: str = "VmRSS") -> float:
-        """Megabytes of memory that it holds; `VmHWM` for the most it ever held."""
+        """Memory in megabytes; `VmHWM` for the peak."""
         return memory_mb(self.pid, kind)
 
     def text(self, since: int = 0) -> bytes:
-        """What was written from byte `since` on, without escape codes."""
+        """Output from byte `since` on, without escape codes."""
         return _ESCAPES.sub(b"", bytes(self.output[since:]))

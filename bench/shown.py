@@ -60,16 +60,16 @@ PAGES = {
     "completions": ("R", "enter"),
     "help": ("question_mark",),
 }
-"""Every page by the keys that lead to it from the overview; keys are promised, names in the code are not."""
+"""Every page by its keys from the overview, because keys are stable, but names in the code are not."""
 STEP_PAGES = ("overview", "timing", "metric", "changed", "verdict")
 REST_S = 1.5
-"""Longer than anything in the application waits before it draws."""
+"""Longer than any delay before the application draws."""
 STAY = ("rollouts", "console log", "probe")
-"""Workers that go on for as long as the program runs: nobody waits for their end."""
+"""Workers that run as long as the program, so they are not waited for."""
 
 
 class Instant(asyncio.SelectorEventLoop):
-    """An event loop without a clock: when there is nothing to do, it is the time of the next timer."""
+    """An event loop without a clock: when idle, its time jumps to the next timer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,13 +86,13 @@ class Instant(asyncio.SelectorEventLoop):
 
 
 def in_place(worker: Worker, work: Callable[[], object]) -> None:
-    """Do the work of a worker before anything else is done."""
+    """Run the work of a worker synchronously."""
     if worker._name not in STAY:
         work()
 
 
 def unpainted(screen: Screen[Any]) -> None:
-    """Ask for all rows, and draw no cells of them: that is half of the work, and nothing of it is compared."""
+    """Compute all rows but render no cells, which would be half of the work and is not compared."""
     for view in screen.query(RowView):
         view.settle()
     screen._dirty_widgets.clear()
@@ -103,12 +103,12 @@ Screen._compositor_refresh = unpainted  # type: ignore[method-assign]
 
 
 def session_of(found: FoundRun, clock: FakeClock, *, has_preview: bool = False) -> Session:
-    """A session over one run, nothing read yet."""
+    """A session over one run that has not read anything yet."""
     return Session([found], direct(clock), clock, IngestOptions(has_preview=has_preview))
 
 
 def positions(session: Session) -> dict[str, int]:
-    """Steps worth a look, by why they are."""
+    """Interesting steps, by reason."""
     run = session.runs[0]
     stream = run.stream
     steps = stream.steps()
@@ -127,7 +127,7 @@ def positions(session: Session) -> dict[str, int]:
 
 
 def told(rows: Any) -> list[dict[str, Any]]:
-    """Rows as data: pieces of text with their roles, and what can be opened where."""
+    """Rows as data: pieces of text with their roles, and links."""
     return [_row(row) for row in rows]
 
 
@@ -144,7 +144,7 @@ def _target(target: Target) -> list[Any]:
 
 @asynccontextmanager
 async def shown(session: Session, size: tuple[int, int]) -> AsyncIterator[RltopApp]:
-    """The application over a session, at a size."""
+    """Run the application over a session at a size."""
     session.runs[0].rollouts = None
     app = RltopApp(session, UiOptions(themes_folder=Path("/nonexistent")), clock=FakeClock())
     async with app.run_test(size=size):
@@ -153,7 +153,7 @@ async def shown(session: Session, size: tuple[int, int]) -> AsyncIterator[RltopA
 
 
 async def press(app: RltopApp, key: str) -> None:
-    """Press a key, and let the application do all that comes of it."""
+    """Press a key and wait until the application has handled it."""
     app.simulate_key(key)
     await asyncio.sleep(REST_S)
     shelf = app.followed.rollouts
@@ -184,7 +184,7 @@ async def pages(session: Session, size: tuple[int, int]) -> AsyncIterator[dict[s
 
 
 def other_streams(session: Session) -> Iterator[tuple[str, Target]]:
-    """The first metric of every stream beside the main one, and the ranks."""
+    """The first metric of every other stream, and the ranks."""
     run = session.runs[0]
     for part in run.other_streams[:4]:
         if part.stream.keys:
@@ -194,7 +194,7 @@ def other_streams(session: Session) -> Iterator[tuple[str, Target]]:
 
 
 def caught(app: RltopApp) -> dict[str, Any]:
-    """What the page on top shows."""
+    """The content of the page on top."""
     page, size = app.screen, f"{app.size.width}x{app.size.height}"
     if not isinstance(page, PageScreen):
         return {"size": size, "rows": [], "status": type(page).__name__}
@@ -212,13 +212,13 @@ def caught(app: RltopApp) -> dict[str, Any]:
 
 
 async def to_overview(app: RltopApp) -> None:
-    """Leave every page."""
+    """Close all pages over the overview."""
     while len(app.screen_stack) > 1 or app.current_mode != app.DEFAULT_MODE:
         await press(app, "escape")
 
 
 def documents(found: FoundRun) -> Iterator[dict[str, Any]]:
-    """What `check --json` and `--once --json` say of a run."""
+    """The output of `check --json` and `--once --json` for a run."""
     for name, document in (("check", check_document), ("once", once_document)):
         session = session_of(found, FakeClock())
         session.drain()

@@ -23,7 +23,7 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def files_of(commit: str) -> Iterator[tuple[PurePosixPath, str]]:
-    """Each file below `rltop/`, with its text; of the working tree for an empty commit."""
+    """Each file below `rltop/` with its text; from the working tree if `commit` is empty."""
     if not commit:
         for path in sorted((ROOT / "rltop").rglob("*")):
             if path.suffix in (".py", *DATA):

@@ -40,7 +40,7 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Cost(NamedTuple):
-    """Seconds until loaded, processor seconds until then, megabytes held then, per cent of a core after it."""
+    """Wall seconds and CPU seconds until loaded, megabytes held then, per cent of a core afterwards."""
 
     took_s: float
     cpu_s: float
@@ -49,7 +49,7 @@ class Cost(NamedTuple):
 
 
 class Viewer(NamedTuple):
-    """A program and the run that it is given."""
+    """A program and the run that it shows."""
 
     name: str
     reads: str
@@ -72,7 +72,7 @@ def family(root: int) -> list[int]:
 
 
 def processor_s(pids: Sequence[int]) -> float:
-    """Processor time of these processes, and of their children that have ended."""
+    """CPU time of these processes and of their ended children."""
     total = 0.0
     for pid in pids:
         try:
@@ -84,15 +84,15 @@ def processor_s(pids: Sequence[int]) -> float:
 
 
 def has_ended(pid: int) -> bool:
-    """Is the process gone, but for its exit code?"""
+    """Has the process ended, apart from being reaped?"""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def cost(command: Sequence[str]) -> Cost:
-    """Start a program, wait until it is loaded, and look at it while nothing happens.
+    """Start a program, wait until it is loaded, and measure it while idle.
 
     Raises:
-        RuntimeError: it ended by itself, or was not loaded within `LONGEST_S`.
+        RuntimeError: it exited, or was not loaded within `LONGEST_S`.
     """
     with Screened(command) as program:
         quiet, before_s = 0, 0.0
@@ -116,7 +116,7 @@ def cost(command: Sequence[str]) -> Cost:
 
 
 def written(python: Path, folder: Path, steps: int) -> tuple[Path, Path, Path]:
-    """The run as lines, as an event file's folder, and as a .wandb file."""
+    """Write the run as JSON lines, as a folder with an event file, and as a .wandb file."""
     lines = folder / "metrics.jsonl"
     with lines.open("wb") as file:
         file.writelines(made.lines(300, steps))
@@ -136,7 +136,7 @@ def viewers(tools: Path, lines: Path, events: Path, wandb: Path) -> list[Viewer]
 
 
 def table(shown: Sequence[Viewer], costs: dict[Viewer, list[Cost]], faults: dict[Viewer, str]) -> str:
-    """The costs as Markdown; rltop's beside those of the peer that reads the same file."""
+    """The costs as Markdown; rltop next to the peer that reads the same file."""
     rows = [
         "| program | reads | s to loaded | CPU s to loaded | MB | % of a core, idle | by the peer's | bound | |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -167,7 +167,7 @@ def main() -> int:
     tools = arguments.environment.absolute() / "bin"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # What the peers remember of a run, they remember here.
+        # The peers' state goes into this folder.
         os.environ |= {"HOME": name, "XDG_CONFIG_HOME": name, "XDG_CACHE_HOME": name, "WANDB_ERROR_REPORTING": "false"}
         try:
             places = written(tools / "python", folder, arguments.steps)
