@@ -20,7 +20,7 @@ TOTAL, EVERY, EVALUATE = 40, 5, 20
 
 
 def verl(rng: random.Random) -> str:
-    """A SLURM output of a Ray job: launcher and actor prefixes, colours, bars, glued text, one cut line."""
+    """The SLURM output of a Ray job: launcher and actor prefixes, colours, bars, glued text, one truncated line."""
     actor = "\x1b[36m(TaskRunner pid=4242)\x1b[0m "
     out = ["0: + python3 -m verl.trainer.main_ppo trainer.logger=console\n"]
     out.append("0: " + actor + "{'actor_rollout_ref': {'actor': {'optim': {'lr': 1e-06}}},\n")
@@ -49,7 +49,7 @@ def verl(rng: random.Random) -> str:
 
 
 def crashed() -> str:
-    """A run that fell over before its first step."""
+    """A run that crashed before its first step."""
     return "".join(
         [
             "(TaskRunner pid=9) {'trainer': {'total_epochs': 15}}\n",
@@ -64,7 +64,7 @@ def crashed() -> str:
 
 
 def dictionaries(rng: random.Random) -> dict[str, str]:
-    """Trainers that print a step and a dictionary, a JSON object or pairs."""
+    """Logs of trainers that print a step and a dictionary, a JSON object or pairs."""
     openrlhf, trinity, roll, tune = "", "", "", ""
     for step in range(1, 7):
         loss, reward = rng.gauss(0, 0.1), 0.2 + 0.05 * step
@@ -89,10 +89,10 @@ def dictionaries(rng: random.Random) -> dict[str, str]:
 
 
 def trl(*, is_flushed: bool) -> str:
-    """What ProgressCallback prints in 40 steps of 2 epochs, logged every 5, evaluated every 20.
+    """Output of ProgressCallback for 40 steps in 2 epochs, logged every 5, evaluated every 20.
 
-    Flushed, rows and bars interleave as on a terminal; otherwise the rows come in
-    blocks, as an output file of a job gets them.
+    If flushed, rows and bars interleave as on a terminal; otherwise rows come in blocks,
+    as in the output file of a job.
     """
     import transformers.trainer_callback as callbacks  # the other fixtures do without
 

@@ -25,7 +25,7 @@ BUILD = VersionInfo(version="0.4.0")
 
 
 def node(parent: int | None, message: Any, tokens: int, *, sampled: bool = False) -> MessageNode:
-    """A message that adds `tokens` to its branch, all of them sampled or none."""
+    """A message that adds `tokens` tokens to its branch, all sampled or none."""
     return MessageNode(
         parent=parent, message=message, sampled=sampled, timestamp=START_S,
         token_ids=list(range(tokens)), mask=[sampled] * tokens,
@@ -33,7 +33,7 @@ def node(parent: int | None, message: Any, tokens: int, *, sampled: bool = False
 
 
 def trace(name: str, step: int, group: int, i: int) -> Trace:
-    """An answer with a call of a tool and a second turn; the third of a group is cut, the last one failed."""
+    """An answer with a tool call and a second turn; the third of a group is truncated, the last one fails."""
     question = f"What is {group} + {step}?"
     call = ToolCall(id="a", name="add", arguments=json.dumps({"x": group, "y": step}))
     nodes = [
@@ -59,7 +59,7 @@ def trace(name: str, step: int, group: int, i: int) -> Trace:
 
 
 def episode(step: int, group: int, i: int) -> Episode:
-    """One episode of a group: what the solver did, and a judge that is not trained."""
+    """One episode of a group: the solver's trace, and that of a judge that is not trained."""
     own = trace("solver", step, group, i)
     judge = trace("judge", step, group, i).model_copy(update={"id": f"judge-{step}-{group}-{i}"})
     return Episode(
@@ -70,7 +70,7 @@ def episode(step: int, group: int, i: int) -> Episode:
 
 
 def main() -> None:
-    """Two steps whose batches are whole, and one that is still being generated."""
+    """Write two steps with complete batches, and one that is still being generated."""
     folder = Path(sys.argv[1])
     for step, cohorts in ((1, ("all", "effective")), (2, ("all", "effective")), (3, ("all",))):
         for cohort in cohorts:

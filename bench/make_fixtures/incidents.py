@@ -1,9 +1,8 @@
-"""Makes the fixtures of reported incidents: `python bench/make_fixtures/incidents.py` writes fixtures/incidents/.
+"""Writes the fixtures of reported incidents: `python bench/make_fixtures/incidents.py` fills fixtures/incidents/.
 
-The numbers at the points named here are those of public reports; what lies
-between them is interpolated, with seeded noise where the report says that the
-run was steady. Each case.toml says which is which. Healthy runs that look
-alarming are among them: what must stay quiet is as much a fact as what must not.
+The numbers at the points named here are those of public reports; values between them are
+interpolated, with seeded noise if the report says that the run was steady. Each case.toml
+says which is which. Some runs are healthy but look alarming: they must raise no alert.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def steady(centre: float, spread: float = 0.05, seed: int = 1) -> Series:
 
 
 def through(points: Mapping[int, float], spread: float = 0.0, seed: int = 1) -> Series:
-    """Reported points, straight lines between them, level before the first and after the last."""
+    """Reported points with straight lines between them, constant before the first and after the last."""
     steps = sorted(points)
 
     def value(step: int) -> float:
@@ -46,7 +45,7 @@ def through(points: Mapping[int, float], spread: float = 0.0, seed: int = 1) -> 
 
 
 def until(step: int, before: Series, after: Series) -> Series:
-    """One series up to `step`, exclusively, another from there on."""
+    """One series before `step`, another from there on."""
     return lambda now: before(now) if now < step else after(now)
 
 
@@ -56,7 +55,7 @@ def always(value: float | None) -> Series:
 
 
 def listed(values: list[float], every: int = 1) -> Series:
-    """Values as reported, one for each record, the last one repeated."""
+    """Values as reported, one per record, the last one repeated."""
     return lambda step: values[min(step // every - 1, len(values) - 1)]
 
 
@@ -130,7 +129,7 @@ def _chemistry() -> Iterator[str]:
 
 
 def listed_from(start: int, values: list[float]) -> Series:
-    """Values from a step on, one for each step, the last one repeated."""
+    """Values from a step on, one per step, the last one repeated."""
     return lambda step: values[min(step - start, len(values) - 1)]
 
 

@@ -52,7 +52,7 @@ Data = dict[str, float]
 
 
 class Walk:
-    """A value that wanders around a level: a first-order autoregression."""
+    """A value that fluctuates around a level: a first-order autoregressive process."""
 
     def __init__(self, rng: random.Random, scale: float, memory: float = 0.8) -> None:
         self._rng, self._scale, self._memory, self._at = rng, scale, memory, 0.0
@@ -76,7 +76,7 @@ def digits(value: float, count: int = 6) -> float:
 
 
 class Run:
-    """The run: what moves, and how the keys follow from it."""
+    """The run: its random walks, and the keys derived from them."""
 
     def __init__(self, seed: int = SEED) -> None:
         self.rng = random.Random(seed)
@@ -103,7 +103,7 @@ class Run:
             yield step, self.training(step)
 
     def skill(self, step: int) -> float:
-        """Mean score that the policy is good for, in [0, 1]."""
+        """Expected mean score of the policy, in [0, 1]."""
         learned = 0.36 + 0.33 * (1.0 - math.exp(-step / 55.0))
         return learned - 0.21 * ramp(step, DRIFT_STEP + 6, 26)
 
@@ -148,7 +148,7 @@ class Run:
         }
 
     def policy(self, step: int, drift: float) -> Data:
-        """What the optimiser logs; from DRIFT_STEP on the reference KL grows tenfold and more."""
+        """Metrics of the optimiser; from DRIFT_STEP on the reference KL grows more than tenfold."""
         entropy = (0.27 + 0.19 * math.exp(-step / 60.0)) * math.exp(self.entropy.step()) * (1.0 + 0.25 * drift)
         settled = 0.052 * (1.0 - math.exp(-step / 35.0)) + 2e-4
         kl = settled * math.exp(self.kl.step()) * math.exp(4.1 * ramp(step, DRIFT_STEP, 20))
@@ -224,7 +224,7 @@ class Run:
         }
 
     def stages(self, step: int, total: int, response_tokens: int, slow: float) -> tuple[Data, Data]:
-        """The stages inside one step, which add up, and the statistics of the agent loop."""
+        """The stages of one step, which add up to it, and the statistics of the agent loop."""
         load = total / 1.75e6
         loop = self.agent_loop(response_tokens, slow)
         slowest = sum(
@@ -247,14 +247,14 @@ class Run:
         return parts, {"start_profile": digits(1.4e-05 * math.exp(self.machine.step()), 3)} | loop
 
     def agent_loop(self, response_tokens: int, slow: float) -> Data:
-        """Per-answer statistics; from SLOWDOWN_STEP on the tail waits for its tool."""
+        """Per-answer statistics; from SLOWDOWN_STEP on the slowest answers wait for their tools."""
         size = response_tokens / RESPONSES / 1500.0
         generate_mean = 17.5 * size * math.exp(self.machine.step())
         generate_max = 36.0 * size * math.exp(self.tail.step())
         tool_mean = (3.1 + 10.5 * slow) * math.exp(self.tools.step())
         tool_max = (9.0 + 96.0 * slow) * math.exp(self.tail.step())
         score_mean = 0.012 * math.exp(self.machine.step())
-        # While tools are fast the slowest answer is the longest one; later it is the one that waits.
+        # While tools are fast the slowest answer is the longest one; later it is the one waiting for its tool.
         slowest_generate = generate_max * (1.0 - 0.35 * slow)
         slowest_tool = tool_max * (0.55 + 0.45 * slow)
         tokens = round(MAX_RESPONSE_TOKENS * (1.0 - 0.62 * slow) - 220 * self.rng.random())
@@ -294,7 +294,7 @@ class Run:
         }
 
     def validation(self, step: int) -> Data:
-        """Two sets, four answers a question; `acc` is the core variable of both."""
+        """Two sets with four answers per question; `acc` is the core variable of both."""
         skill = self.skill(step)
         data: Data = {}
         for source, level, questions in ((MATH, 0.30 + 0.62 * skill, 500), (AIME, 0.02 + 0.33 * skill, 30)):
@@ -320,7 +320,7 @@ class Run:
 
 
 def write_plainly(rows: Iterator[tuple[int, Data]], path: Path) -> None:
-    """The bytes that veRL's FileLogger writes, by the call it makes."""
+    """Write the same bytes as veRL's FileLogger, with the call that it makes."""
     with path.open("wb", buffering=0) as file:
         for step, data in rows:
             file.write(orjson.dumps({"step": step, "data": data}, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
@@ -342,7 +342,7 @@ def write_with(rows: Iterator[tuple[int, Data]], path: Path, source: Path) -> No
 
 
 def completions(rows: Iterator[tuple[int, Data]]) -> Iterator[dict[str, object]]:
-    """Some groups of every tenth step, up to where `rltop demo` begins: a dump has no completions of steps to come."""
+    """Some groups of every tenth step, up to where `rltop demo` begins: a dump has no completions of later steps."""
     rng = random.Random(SEED)
     for step, data in rows:
         if step % ROLLOUT_EVERY or not 0 < step <= ROLLOUT_LAST:

@@ -23,7 +23,7 @@ Row = dict[str, float]
 
 
 def rows(seed: int) -> list[Row]:
-    """Rows as TRL logs them, by a seeded generator; the loss is NaN in the fourth, the KL infinite in the fifth."""
+    """Seeded rows as TRL logs them; the loss is NaN in the fourth, the KL infinite in the fifth."""
     dice = random.Random(seed)
     made = []
     for i in range(1, STEPS + 1):
@@ -45,7 +45,7 @@ def rows(seed: int) -> list[Row]:
 
 
 def write_trackio(folder: Path) -> dict[str, Any]:
-    """Two runs: with the trainer's own step, as transformers' callback logs it, and without one."""
+    """Two runs: with the trainer's own step, as transformers' callback logs it, and without."""
     os.environ["TRACKIO_DIR"] = str(folder)
     import trackio
 
@@ -65,7 +65,7 @@ def write_trackio(folder: Path) -> dict[str, Any]:
 
 
 def write_mlflow(uri: str) -> dict[str, Any]:
-    """Two runs, one of which failed; samples of the machine count steps of their own."""
+    """Two runs, one of them failed; system samples have their own steps."""
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
     import mlflow
 
@@ -88,7 +88,7 @@ def write_mlflow(uri: str) -> dict[str, Any]:
 
 
 def write_swanlab(folder: Path) -> dict[str, Any]:
-    """Two runs, one of which crashed, each in a file of its own."""
+    """Two runs in separate files, one of them crashed."""
     import swanlab
 
     told: dict[str, Any] = {}
@@ -103,7 +103,7 @@ def write_swanlab(folder: Path) -> dict[str, Any]:
 
 
 def write_tables(folder: Path) -> dict[str, Any]:
-    """One history in each form in which pandas writes a table; what was not logged is NaN there, and null in JSON."""
+    """One history in each table format of pandas; missing values are NaN there, and null in JSON."""
     import pandas
 
     logged = [
@@ -118,7 +118,7 @@ def write_tables(folder: Path) -> dict[str, Any]:
 
 
 def plain(told: dict[str, Any]) -> dict[str, Any]:
-    """What is not finite is written as text."""
+    """Replace non-finite values by text."""
     return {
         name: [[step, {key: v if math.isfinite(v) else str(v) for key, v in row.items()}] for step, row in found]
         for name, found in told.items()
@@ -126,7 +126,7 @@ def plain(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write everything anew."""
+    """Write all fixtures."""
     folder = Path(sys.argv[1]).absolute()
     shutil.rmtree(folder / "mlruns", ignore_errors=True)
     with tempfile.TemporaryDirectory() as made:

@@ -48,39 +48,39 @@ START_S = 1_795_000_000.0
 
 
 class Clock:
-    """Stands in for `time.time` while a logger writes: it moves by what a step takes."""
+    """Replaces `time.time` while a logger writes; advances by the duration of steps."""
 
     def __init__(self) -> None:
         self.now_s = START_S
 
     def time(self) -> float:
-        """Seconds since the epoch; a little later each time it is asked."""
+        """Seconds since the epoch, a little later on each call."""
         self.now_s += 1e-4
         return self.now_s
 
 
 class Dice:
-    """Plausible courses of metrics: trends with noise."""
+    """Random numbers for plausible metrics: trends with noise."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
     def noisy(self, value: float, share: float = 0.03) -> float:
-        """A positive value with noise that is a share of it."""
+        """A positive value with relative noise."""
         return value * math.exp(self._random.gauss(0, share))
 
     def around(self, value: float, width: float) -> float:
-        """A value with noise of a width."""
+        """A value with absolute noise."""
         return value + self._random.gauss(0, width)
 
 
 def rise(done: float, start: float, end: float, speed: float = 3.0) -> float:
-    """From `start` towards `end`, fast first."""
+    """From `start` towards `end`, fast at first."""
     return end + (start - end) * math.exp(-speed * done)
 
 
 def load(path: Path, name: str, *, stand_ins: tuple[str, ...] = ()) -> types.ModuleType:
-    """Execute one file of a trainer as a module; the modules named stand for what it imports."""
+    """Execute a file of a trainer as a module; `stand_ins` are stubs for modules that it imports."""
     for each in stand_ins:
         parts = each.split(".")
         for i in range(1, len(parts) + 1):
@@ -94,11 +94,11 @@ def load(path: Path, name: str, *, stand_ins: tuple[str, ...] = ()) -> types.Mod
 
 
 def with_tensorboard() -> None:
-    """Let `torch.utils.tensorboard` be tensorboardX."""
+    """Install tensorboardX as `torch.utils.tensorboard`."""
     import tensorboardX
     import tensorboardX.summary
 
-    # Torch's writer leaves tags as they are; this one would replace the `@` in `mean@4`.
+    # Torch's writer keeps tags unchanged; tensorboardX would replace the `@` in `mean@4`.
     tensorboardX.summary._clean_tag = lambda name: name
     for name in ("torch", "torch.utils"):
         sys.modules.setdefault(name, types.ModuleType(name))
@@ -108,7 +108,7 @@ def with_tensorboard() -> None:
 
 
 def keep_events(source: Path, target: Path, number: int) -> None:
-    """Move the one event file of `source` to `target` under a name that says nothing of this machine."""
+    """Move the only event file of `source` to `target` under a name without this machine's."""
     target.mkdir(parents=True, exist_ok=True)
     for old in target.glob("events.out.tfevents.*"):
         old.unlink()
@@ -182,7 +182,7 @@ def _verl_step(dice: Dice, step: int, done: float) -> Row:
 
 
 def openrlhf_ppo(dice: Dice, steps: int) -> Iterator[tuple[int, Row, Row]]:
-    """PPO: what train and eval are told, by step."""
+    """PPO: logs of training and evaluation, by step."""
     for step in range(1, steps + 1):
         done = step / steps
         reward, length = dice.around(rise(done, 0.21, 0.66), 0.012), dice.noisy(rise(done, 420, 460))
@@ -219,7 +219,7 @@ def openrlhf_ppo(dice: Dice, steps: int) -> Iterator[tuple[int, Row, Row]]:
 
 
 def rlinf_embodied(dice: Dice, steps: int) -> Iterator[tuple[int, tuple[Row, ...]]]:
-    """A simulator and PPO: the four dictionaries that the runner logs for a step."""
+    """PPO with a simulator: the four dictionaries that the runner logs per step."""
     for step in range(1, steps + 1):
         done = step / steps
         success = min(0.99, dice.around(rise(done, 0.16, 0.88), 0.012))
@@ -266,7 +266,7 @@ def rlinf_embodied(dice: Dice, steps: int) -> Iterator[tuple[int, tuple[Row, ...
 
 
 def trinity_trainer(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
-    """GRPO: what the trainer's monitor is told, veRL's keys with `time/` for `timing_s/`."""
+    """GRPO: rows of the trainer's monitor, with veRL's keys but `time/` for `timing_s/`."""
     for step in range(1, steps + 1):
         done = step / steps
         row = _verl_step(dice, step, done)
@@ -293,7 +293,7 @@ def trinity_trainer(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
 
 
 def trinity_explorer(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
-    """What the explorer's monitor is told: rollouts, the pipeline, an evaluation now and then."""
+    """Rows of the explorer's monitor: rollouts, the pipeline, occasional evaluations."""
     for step in range(1, steps + 1):
         done = step / steps
         accuracy, length = dice.around(rise(done, 0.4, 0.71), 0.012), dice.noisy(rise(done, 310, 355))
@@ -321,7 +321,7 @@ def trinity_explorer(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
 
 
 def telescope_scalars(dice: Dice, steps: int) -> Iterator[tuple[int, Row, float]]:
-    """The trainer's four scalars, one of its own, and the mean reward."""
+    """The trainer's four scalars, a custom one, and the mean reward."""
     for step in range(1, steps + 1):
         done = step / steps
         row = {
@@ -387,7 +387,7 @@ def _easyr1_step(dice: Dice, done: float, accuracy: float, form: float) -> Row:
 
 
 def rllm_async(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
-    """An agent on the tinker backend, rollouts beside the training; validation on rows of its own."""
+    """An agent on the tinker backend with asynchronous rollouts; validation in separate rows."""
     for step in range(1, steps + 1):
         done = step / steps
         yield step, _rllm_step(dice, step, done, dice.around(rise(done, 0.2, 0.6), 0.015))
@@ -427,7 +427,7 @@ def _rllm_step(dice: Dice, step: int, done: float, reward: float) -> Row:
 
 
 # -- asynchronous trainers ---------------------------------------------------------------------------------------
-# Every listed key of a trainer, with a value that its metric has in a healthy run.
+# Every listed key of a trainer, with a typical value of its metric in a healthy run.
 
 LISTED = Path(__file__).resolve().parents[2] / "fixtures" / "async_keys.csv"
 HEALTHY = {
@@ -449,13 +449,13 @@ HEALTHY = {
     "env_timeout_frac": 0.0, "turn_limit_frac": 0.02, "retry_count": 0.0, "no_engine_count": 0.0,
     "engine_restarts": 0.0, "missing_groups": 0.0, "replaced_groups": 0.0, "time_no_progress": 2.0,
 }  # fmt: skip
-"""Values by canonical metric; what is not here has one of its unit."""
+"""Values by canonical metric; others get a value by their unit."""
 BY_UNIT = {"fraction": 0.2, "s": 1.2, "ms": 14.0, "tokens": 900.0, "tok/s": 3000.0}
 COUNTED = frozenset({"param_version", "sample_version", "sample_version_min", "sample_version_max", "sample_update"})
 
 
 def pipeline(trainer: str, dice: Dice, step: int, left_out: tuple[str, ...] = ()) -> Row:
-    """One row of the listed keys that are known, each as its trainer writes it."""
+    """One row of the known listed keys, each as its trainer writes it."""
     from rltop.catalog.metrics import CATALOG
     from rltop.trainers.identify import identify
 
@@ -482,7 +482,7 @@ PLACEHOLDERS = {"<subset>": "all", "<env>": "math", "<domain>": "math", "<engine
 
 
 def _learning(dice: Dice, step: int, steps: int) -> tuple[float, float, float]:
-    """Reward, loss and gradient norm of a run that learns."""
+    """Reward, loss and gradient norm of a learning run."""
     return dice.around(rise(step / steps, 0.3, 0.65), 0.01), dice.around(0.02, 0.004), dice.noisy(0.4, 0.1)
 
 
@@ -502,7 +502,7 @@ def prime_rl_async(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
 
 
 def verl_fully_async(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
-    """The fully asynchronous trainer: a row for each synchronisation of weights."""
+    """The fully asynchronous trainer: one row per weight sync."""
     for step in range(1, steps + 1):
         reward, loss, norm = _learning(dice, step, steps)
         row = pipeline("veRL", dice, step, ("training/", "separate_async/", "timing_s/"))
@@ -521,7 +521,7 @@ def verl_fully_async(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
 
 
 def megatron_async(trainer: str, dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
-    """slime, and miles that generates beside the training."""
+    """slime, and miles with asynchronous generation."""
     for step in range(steps):
         reward, loss, norm = _learning(dice, step + 1, steps)
         row = pipeline(trainer, dice, step, ("eval/", "alpha/", "<adapter>", "perf/train_wait_time"))
@@ -536,7 +536,7 @@ def megatron_async(trainer: str, dice: Dice, steps: int) -> Iterator[tuple[int, 
 
 
 def nemo_async(dice: Dice, steps: int) -> Iterator[tuple[int, dict[str, Row]]]:
-    """Asynchronous GRPO: metrics by the prefix that the loop gives its logger; the rest stands in rows of its own."""
+    """Asynchronous GRPO: metrics by the prefix that the loop gives its logger; others are in separate rows."""
     for step in range(1, steps + 1):
         reward, loss, norm = _learning(dice, step, steps)
         row = pipeline("NeMo-RL", dice, step, ("timing/train/exposed_generation",))
@@ -550,7 +550,7 @@ def nemo_async(dice: Dice, steps: int) -> Iterator[tuple[int, dict[str, Row]]]:
 
 
 def _of_shape(trainer: str, dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
-    """Rows of the trainers that one shape is enough for."""
+    """Rows of the trainers for which a single shape is enough."""
     for step in range(1, steps + 1):
         reward, loss, norm = _learning(dice, step, steps)
         row = pipeline(trainer, dice, step, LEFT_OUT.get(trainer, ()))
@@ -614,7 +614,7 @@ def write_easyr1(sources: Path, fixtures: Path, clock: Clock) -> None:
                 logger.log(row, step)
         shutil.copyfile(Path(scratch, "experiment_log.jsonl"), folder / "experiment_log.jsonl")
         lines = printed.getvalue().replace(scratch, "checkpoints/easy_r1/math").splitlines()
-    # What Ray puts in front of the lines of an actor, and a line of another actor between them.
+    # Ray's prefix of an actor's lines, and a line of another actor between them.
     text = "".join(f"\x1b[36m(Runner pid=2712)\x1b[0m {line}\n" for line in lines)
     other = "\x1b[36m(WorkerDict pid=2890)\x1b[0m Update policy:  50%|#####     | 2/4 [00:20<00:20]\n"
     text = text.replace("actor:\n", f"actor:\n{other}", 3)
@@ -718,7 +718,7 @@ def _at(
     scratch: Path,
     finish: Callable[[], object],
 ) -> None:
-    """Give rows to a logger of event files, and keep the file."""
+    """Pass rows to a logger of event files, and keep the file."""
     for step, row in rows:
         log({key: float(f"{value:.4g}") for key, value in row.items()}, step)
         clock.now_s += 34.0
@@ -800,7 +800,7 @@ def write_tinker(sources: Path, fixtures: Path, clock: Clock) -> None:
 
 
 def write_trl_async(sources: Path, fixtures: Path, clock: Clock) -> None:
-    """By the queue, the batcher, the collator and the reduction of TRL's AsyncGRPO trainer, over made samples."""
+    """By the queue, batcher, collator and reduction of TRL's AsyncGRPO trainer, over made samples."""
     import numpy as np
     from trl.experimental.async_grpo import async_grpo_trainer as trl
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
@@ -884,7 +884,7 @@ def write_rlinf(sources: Path, fixtures: Path, clock: Clock) -> None:
 
 
 def write_trinity(sources: Path, fixtures: Path, clock: Clock) -> None:
-    """By Trinity-RFT's TensorboardMonitor, one for each role."""
+    """By Trinity-RFT's TensorboardMonitor, one per role."""
     with_tensorboard()
     own = ("mlflow", "swanlab", "trinity.common.config", "trinity.utils.log", "trinity.utils.registry")
     module = load(sources / "trinity/utils/monitor.py", "trinity_monitor", stand_ins=own)

@@ -1,8 +1,8 @@
-"""Healthy runs of classic RL, and what a healthy run of any kind of log looks like.
+"""Healthy runs of classic RL, and the choice of a healthy run for any form of log.
 
-Levels and noise as published runs of Stable-Baselines3, RLlib and cleanrl have them:
-the reward is a mean over the last 100 episodes, so it remembers; clip fraction 0.05 to
-0.3, approximate KL 0.003 to 0.03, a value loss of the size of the squared returns.
+Levels and noise are as in published runs of Stable-Baselines3, RLlib and cleanrl: the
+reward is a mean over the last 100 episodes, so it is autocorrelated; clip fraction 0.05
+to 0.3, approximate KL 0.003 to 0.03, a value loss of the order of the squared returns.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from simulated.series import Noise, online, pairs, supervised
 from simulated.writers import Row
 
 TASKS = ((20.0, 480.0, 500.0), (-20.0, -12.0, -10.0), (-1300.0, -180.0, 0.0), (15.0, 2800.0, 6000.0), (0.05, 0.9, 1.0))
-"""First and last return, and the best there is: a pole, a schedule, a pendulum, a walker, a maze."""
+"""First, last and best possible return: a pole, a schedule, a pendulum, a walker, a maze."""
 
 
 def story(form: Form, n: int, rng: random.Random) -> list[Row]:
-    """Rows of a run of `n` records in which nothing goes wrong, of the kind that the form logs."""
+    """Rows of a healthy run of `n` records, of the kind that the form logs."""
     if form.story in ("control", "embodied"):
         return control(n, rng, TASKS if form.story == "control" else TASKS[-1:])
     if form.story == "q":
@@ -33,7 +33,7 @@ def story(form: Form, n: int, rng: random.Random) -> list[Row]:
 
 
 def _with_rollouts(rows: list[Row], rng: random.Random, *, is_signed: bool) -> list[Row]:
-    """What asynchronous and agentic trainers add; step times as rough as recorded ones are, KL with its sign."""
+    """Add metrics of asynchronous and agentic trainers, step times as noisy as recorded ones, and signed KL."""
     turns, behind = rng.choice([1.0, 1.0, rng.uniform(2, 6)]), rng.choice([0.0, 1.0, 2.0])
     rough, lag = rng.uniform(0.02, 0.18), rng.choice([0.0, rng.uniform(0.01, 0.1)])
     reading = rng.uniform(5, 30)
@@ -58,7 +58,7 @@ def _with_rollouts(rows: list[Row], rng: random.Random, *, is_signed: bool) -> l
 def _returns(
     n: int, rng: random.Random, tasks: Sequence[tuple[float, float, float]]
 ) -> tuple[list[float], float, float]:
-    """Returns of a run that learns, with a memory of 100 episodes; their floor and the best there is."""
+    """Returns of a learning run, averaged over 100 episodes; with their floor and the best possible."""
     first, last, top = rng.choice(tasks)
     middle, pace = rng.uniform(0.2, 0.5), rng.uniform(6, 12)
     swing = Noise(rng, 0.03, 0.9)
@@ -103,7 +103,7 @@ def control(n: int, rng: random.Random, tasks: Sequence[tuple[float, float, floa
 
 
 def q_learning(n: int, rng: random.Random) -> list[Row]:
-    """DQN and its like: exploration falls, values grow with the returns, the loss with the values."""
+    """DQN and similar: exploration falls, values grow with the returns, the loss with the values."""
     returns, floor, top = _returns(n, rng, TASKS)
     size = max(abs(top - floor), 1e-9)
     level, pace, seconds = 10 ** rng.uniform(-2.5, 0.5), rng.uniform(200, 900), rng.uniform(10, 60)

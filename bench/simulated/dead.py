@@ -1,4 +1,4 @@
-"""Runs that had failed, or taught nothing, and of which nothing was said; beside each what only looks like it."""
+"""Runs that failed or learned nothing but raised no alert, each with healthy look-alikes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _VANISHED = "nonfinite gradient loss liveness"
 
 
 def _evaluated(rows: list[Row], every: int) -> list[int]:
-    """Evaluations every so many records, and no others."""
+    """Remove all evaluations; returns the index of every n-th record, for new ones."""
     for row in rows:
         row.pop("val_score", None)
     return list(range(every - 1, len(rows), every))
 
 
 def _rises(rng: random.Random, rows: list[Row], first: float = 0.3, last: float = 0.9) -> None:
-    """Training reward from `first` to `last` of its range."""
+    """Raise the training reward from `first` to `last`, as shares of its range."""
     low, high = rows[0]["reward_min"], rows[0]["reward_max"]
     for index, row in enumerate(rows):
         share = first + (last - first) * min(1.2 * index / len(rows), 1.0) + rng.gauss(0.0, 0.02)
@@ -71,7 +71,7 @@ def other_data_flat(rng: random.Random, rows: list[Row], form: Form) -> None:
 
 
 def _second(form: Form, name: str) -> str:
-    """Another evaluated data set, as the trainer spells it."""
+    """The key of a second evaluated data set, as the trainer spells it."""
     return {"veRL": f"val-core/{name}/reward/mean@1", "veRL, console": f"val-core/{name}/reward/mean@1",
             "veRL, with a critic": f"val-core/{name}/reward/mean@1", "TRL": f"eval_{name}_reward",
             "TRL, console": f"eval_{name}_reward", "prime-rl": f"eval/{name}/avg@1",

@@ -1,4 +1,4 @@
-"""How it goes on after an alarm: comes back, stays, settles, is left behind; and changes that were never one."""
+"""What follows an alarm: recovery, persistence, settling, being left behind; and changes that are no fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL = "llm classic custom"
 
 
 def _for(rows: list[Row], name: str, onset: int, length: int, level: float) -> None:
-    """A metric at `level` times its own for `length` records, on the way for three at both ends."""
+    """Scale a metric by `level` for `length` records, with ramps of three records at both ends."""
     for index in range(onset, min(onset + length, len(rows))):
         part = min((index - onset + 1) / 3, (onset + length - index) / 3, 1.0)
         if name in rows[index]:

@@ -1,4 +1,4 @@
-"""Every kind of fault: what it is called, who sees it and to whom it happens."""
+"""Every kind of fault: its name, the families that detect it, and the algorithms it occurs in."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Fault(NamedTuple):
     """A kind of fault.
 
     Attributes:
-        name: as in labels.
-        families: what an alarm may be of to count as seeing it.
-        shows: canonical metrics, one of which must be logged for anybody to see it.
-        where: algorithms that it happens to.
-        apply: changes rows from index `onset` on; returns the index by which it plainly shows.
-        is_from_start: there is no good part.
+        name: name in labels.
+        families: families of alarms that count as detecting it.
+        shows: canonical metrics, at least one of which must be logged for it to be visible.
+        where: algorithms that it occurs in.
+        apply: changes rows from index `onset` on; returns the index by which it is plainly visible.
+        is_from_start: there is no healthy part.
     """
 
     name: str
@@ -184,13 +184,13 @@ _EARLY, _MIDDLE, _LATE = (0.06, 0.15), (0.15, 0.8), (0.8, 0.95)
 
 
 def _onset(rng: random.Random, n: int) -> int:
-    """Mostly in the middle, now and then in the first or last tenth; six records follow at least, and three precede."""
+    """An onset, mostly in the middle, sometimes in the first or last tenth; at least 3 records before, 6 after it."""
     low, high = rng.choice([_EARLY, *[_MIDDLE] * 5, _LATE])
     return max(min(int(rng.uniform(low, high) * n), n - 6), 3)
 
 
 def faulty(plan: Plan, fault: Fault) -> Made | None:
-    """The healthy run of the plan with the fault in it; None where the writer logs nothing that would show it."""
+    """The plan's healthy run with the fault; None if the writer logs nothing that would show it."""
     made = healthy(plan)
     rng = random.Random(f"{fault.name}/{plan.writer.name}/{plan.seed}")
     logged = keys_of(plan.writer)

@@ -1,7 +1,7 @@
-"""The files that trainers and people write: keys, units, layout, and what becomes of a value that is not finite.
+"""The files that trainers and users write: keys, units, layout, and the notation of non-finite values.
 
-Keys are written down here as the trainers' sources have them, and taken from no part
-of rltop: what is read wrong there has to show.
+Keys are copied from the trainers' sources and not taken from rltop, so that errors there
+become visible.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from simulated.writers import Row
 
 Cell = float | str | None
 Spelling = str | tuple[str, float, float]
-"""A key, or a key with the scale and the shift that make the logged value of ours."""
+"""A key, or a key with the scale and shift that convert our value into the logged one."""
 
 OWN = "="
-"""A name that begins with it is a key already, whoever writes the run."""
+"""Prefix of names that are literal keys for every writer."""
 DIGITS = 7
-"""Of a written value: what a float32 holds, and the same on every machine."""
+"""Significant digits of written values: float32 precision, and the same on every machine."""
 
 
 class Form(NamedTuple):
     """One way to write a run.
 
     Attributes:
-        name: for the table and the file.
+        name: name in the table and of the file.
         of: `llm`, `classic` or `custom`.
-        story: which series it logs: `online`, `ppo`, `pairs`, `supervised`, `control`, `embodied` or `q`.
+        story: the kind of series it logs: `online`, `ppo`, `pairs`, `supervised`, `control`, `embodied` or `q`.
         layout: a function of `LAYOUTS`.
-        keys: canonical name → how it is spelled.
+        keys: canonical name → its spelling.
         step: key of the step.
         stride: steps between two records.
         fixed: keys that are the same in every row.
-        bad: what stands for a value that is not finite: `NaN`, `null` or `drop`.
-        apart: beginnings of keys that get a row of their own.
+        bad: notation of non-finite values: `NaN`, `null` or `drop`.
+        apart: prefixes of keys that are written in a row of their own.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Form(NamedTuple):
 
     @property
     def file(self) -> str:
-        """What its trainer calls the file."""
+        """Name of the file, as its trainer calls it."""
         return _FILES[self.layout]
 
 
@@ -233,7 +233,7 @@ FORMS: tuple[Form, ...] = (
 
 
 def text_of(form: Form, rows: Sequence[Row]) -> str:
-    """The run as it lies on disk."""
+    """The text of the run's file."""
     return LAYOUTS[form.layout](form, [(int(row.get("step", n * form.stride)), row) for n, row in enumerate(rows, 1)])
 
 
@@ -255,7 +255,7 @@ Steps = Sequence[tuple[int, Row]]
 
 
 def _split(form: Form, rows: Steps) -> Iterator[tuple[int, dict[str, Cell]]]:
-    """Rows as logged: what is logged apart follows in a row of its own."""
+    """Rows as logged, with the keys of `apart` in rows of their own."""
     for step, row in rows:
         cells = _cells(form, row)
         late = {key: value for key, value in cells.items() if form.apart and key.startswith(form.apart)}
@@ -319,7 +319,7 @@ def _dicts(form: Form, rows: Steps) -> str:
 
 
 def _wrapped(form: Form, rows: Steps) -> str:
-    """A terminal of 180 columns was recorded: lines are broken in the middle of numbers."""
+    """A recording of a terminal with 180 columns, which breaks lines within numbers."""
     text = [str(cells) for _, cells in _split(form, rows)]
     return "".join("\n".join(line[at : at + 180] for at in range(0, len(line), 180)) + "\n" for line in text)
 

@@ -1,7 +1,7 @@
-"""What a kind of made run is: how it comes about, where it occurs, and what a person would say of it.
+"""Kinds of simulated runs: how they are made, where they occur, and how a human would judge them.
 
-The kinds themselves are in `look_alikes` (what was called false on real logs, each
-beside what is right), `dead` (what nobody was told of) and `ends` (how it goes on).
+The kinds themselves are in `look_alikes` (false alarms on real logs, each with a true
+counterpart), `dead` (failures without an alert) and `ends` (what follows an alarm).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from simulated.writers import Row
 CLASSES = ("llm", "classic", "custom")
 SPLITS = ("tune", "proof")
 RUNS = 10
-"""Of every kind, class and split."""
+"""Runs per kind, class and split."""
 LEARNING = frozenset(
     {"nonfinite", "gradient", "loss", "lr", "clip", "kl", "ratio", "entropy", "reward", "length", "truncation",
      "groups", "advantage", "validation", "mismatch", "offpolicy", "critic", "preference", "rm", "embodied",
@@ -27,7 +27,7 @@ LEARNING = frozenset(
 SYSTEM = frozenset({"performance", "straggler", "balance", "memory", "offpolicy", "truncation", "length", "agentic"})
 
 STAYS, RECOVERS, EASES = "stays", "recovers", "eases"
-"""How a verdict ends: never (it settles at most), by coming back, or by falling to a lower level."""
+"""How a verdict ends: never (it may settle), by recovering, or by easing to a lower level."""
 
 Span = tuple[int, int]
 Apply = Callable[[random.Random, list[Row], Form], Span | None]
@@ -37,18 +37,18 @@ class Kind(NamedTuple):
     """A kind of run.
 
     Attributes:
-        name: for the table.
-        area: the module that it is in.
+        name: name in the table.
+        area: the module that defines it.
         of: the classes that it occurs in.
-        apply: changes healthy rows; returns the indices at which a fault begins and plainly shows.
-        families: what an alarm may be of to count as seeing it; none where the run is healthy.
-        also: what else may be alarmed about beside it.
-        level: the highest level that a person would give, `loud` where WARN and CRIT are both right.
-        end: how its verdict ends, or "" where that is open.
-        needs: canonical metrics that the form has to log, all of them.
-        stories: which stories it is made of.
-        forms: the only forms that write it, by name; any where empty.
-        records: lengths that are drawn from.
+        apply: changes healthy rows; returns the indices at which a fault begins and is plainly visible.
+        families: families of alarms that count as detecting it; empty for a healthy run.
+        also: further families that may raise alarms.
+        level: the highest level a human would give; `loud` if WARN and CRIT are both right.
+        end: how its verdict ends, or "" if open.
+        needs: canonical metrics that the form must log, all of them.
+        stories: the stories it can be made from.
+        forms: names of the only forms that write it; any if empty.
+        records: lengths to draw from.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Kind(NamedTuple):
 
     @property
     def expects(self) -> str:
-        """What a person would say, in a few words."""
+        """The expected judgement, in a few words."""
         if not self.families:
             return "healthy"
         level = "WARN or CRIT" if self.level == "loud" else self.level.upper()
@@ -74,7 +74,7 @@ class Kind(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One run: its text as it lies on disk, and where its fault begins and plainly shows (records from 1)."""
+    """One run: the text of its file, and the records (from 1) at which its fault begins and is plainly visible."""
 
     kind: Kind
     form: Form
@@ -92,7 +92,7 @@ _RECORDS = (80, 120, 160, 240)
 def kinds(
     area: str,
 ) -> tuple[list[Kind], Callable[..., Callable[[Apply], Apply]], Callable[..., Callable[[Apply], Apply]]]:
-    """The list of an area, and what puts a healthy and a faulty kind into it."""
+    """The list of an area's kinds, and decorators that add a healthy or a faulty kind to it."""
     listed: list[Kind] = []
 
     def add(
@@ -132,7 +132,7 @@ def forms_of(kind: Kind, name: str) -> list[Form]:
 
 
 def cases(kind: Kind, name: str, split: str, count: int = RUNS) -> Iterator[Case]:
-    """The runs of a kind in a class; those of one split say nothing about those of the other."""
+    """The runs of a kind in a class; the splits are independent of each other."""
     able = forms_of(kind, name)
     for number in range(count):
         rng = random.Random(f"{split}/{kind.area}/{kind.name}/{name}/{number}")
@@ -152,7 +152,7 @@ def _reward(row: Row) -> float:
 
 
 def _follow(before: Iterable[tuple[Row, float]]) -> None:
-    """Move the evaluations with the reward; what is a share by the part of the range that the reward moves."""
+    """Move the evaluations with the reward; shares by the fraction of its range that the reward moves."""
     evaluated = [(row, _reward(row) - was) for row, was in before if "val_score" in row]
     are_shares = all(0.0 <= row["val_score"] <= 1.0 for row, _ in evaluated)
     for row, moved in evaluated:
@@ -164,7 +164,7 @@ def _follow(before: Iterable[tuple[Row, float]]) -> None:
 
 
 def digest(runs: Iterable[Case]) -> str:
-    """What tells whether a kind still makes the runs that it made."""
+    """A digest that shows whether a kind still makes the same runs."""
     found = hashlib.sha256()
     for case in runs:
         found.update(f"{case.form.file} {case.first} {case.last}\n{case.text}".encode())

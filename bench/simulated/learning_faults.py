@@ -1,7 +1,7 @@
 """Faults of learning: each changes the rows of a healthy run from a record on.
 
-Every function takes the source of chance, the rows and the index of the first bad one,
-and returns the index by which the fault plainly shows.
+Every function takes the random generator, the rows and the index of the first bad one,
+and returns the index by which the fault is plainly visible.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def zero_variance(rng: random.Random, rows: list[Row], onset: int) -> int:
 
 
 def one_reward(rng: random.Random, rows: list[Row], onset: int) -> int:
-    """The reward function breaks and gives every answer the best there is."""
+    """The reward function breaks and gives every answer the maximum."""
     value = rows[0]["reward_max"]
     for row in rows[onset:]:
         row.update(reward_mean=value, score_mean=value, reward_std=0.0, zero_std_frac=1.0)
@@ -170,7 +170,7 @@ def one_reward(rng: random.Random, rows: list[Row], onset: int) -> int:
 
 
 def zero_variance_sparse(rng: random.Random, rows: list[Row], onset: int) -> int:
-    """Nearly every prompt too hard: a few groups still differ."""
+    """Nearly every prompt is too hard: rewards differ in only a few groups."""
     low, high = rows[0]["reward_min"], rows[0]["reward_max"]
     for row in rows[onset:]:
         share = rng.uniform(0.85, 1.0)
@@ -182,7 +182,7 @@ def zero_variance_sparse(rng: random.Random, rows: list[Row], onset: int) -> int
 
 
 def dead(rng: random.Random, rows: list[Row], onset: int) -> int:
-    """Nothing is ever right: cut off, no contrast, next to no gradient, from the first record."""
+    """No answer is ever right: truncated, no contrast, almost no gradient, from the first record."""
     low = rows[0]["reward_min"]
     for row in rows:
         row.update(

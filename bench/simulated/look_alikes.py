@@ -1,4 +1,4 @@
-"""What was alarmed about on real logs although nothing was wrong, and beside each what is wrong indeed."""
+"""False alarms from real logs, each with a truly faulty counterpart."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ALL = "llm classic custom"
 
 
 def middle(rng: random.Random, rows: list[Row]) -> int:
-    """An index in the middle, with a good part before it and room after."""
+    """An index in the middle, with a healthy part before it and room after it."""
     return int(rng.uniform(0.35, 0.6) * len(rows))
 
 
 def lift(rows: list[Row], share: float) -> None:
-    """The reward goes a share of the way to its top, steadily, and evaluations most of that."""
+    """Raise the reward steadily by a share of the way to its top, and evaluations by most of that."""
     top = rows[0]["reward_max"]
     best = top if "ep_len" in rows[0] else 1.0
     for index, row in enumerate(rows):
@@ -35,7 +35,7 @@ def lift(rows: list[Row], share: float) -> None:
 
 
 def evaluate(rng: random.Random, rows: list[Row], every: int) -> None:
-    """Evaluations follow what the reward has been over fifteen records, in its own unit."""
+    """Let evaluations follow the mean reward of fifteen records, in its unit."""
     size = rows[0]["reward_max"] - rows[0]["reward_min"]
     for index, row in enumerate(rows):
         row.pop("val_score", None)
@@ -45,7 +45,7 @@ def evaluate(rng: random.Random, rows: list[Row], every: int) -> None:
 
 
 def restart(rows: list[Row], at: int, back: int, stride: int) -> None:
-    """The run is begun again from a checkpoint `back` steps before index `at`."""
+    """Restart the run from a checkpoint `back` steps before index `at`."""
     for index, row in enumerate(rows):
         row["step"] = (index + 1 - (back if index >= at else 0)) * stride
 
@@ -197,7 +197,7 @@ def next_stage(rng: random.Random, rows: list[Row], form: Form) -> None:
 
 
 def curriculum_of(rows: list[Row], begin: int) -> None:
-    """The level that the data are at is logged."""
+    """Log the level of the curriculum."""
     for index, row in enumerate(rows):
         row[OWN + "curriculum/level"] = 1.0 if index < begin else 2.0
 

@@ -53,7 +53,7 @@ def straggler(rng: random.Random, rows: list[Row], onset: int) -> int:
 
 
 def dead_margin(rng: random.Random, rows: list[Row], onset: int) -> int:
-    """Labels of no information: a coin, from the first record."""
+    """Uninformative labels: coin flips, from the first record."""
     for row in rows:
         row["dpo_accuracy"] = row["rm_accuracy"] = min(max(rng.gauss(0.5, 0.05), 0.0), 1.0)
         row["dpo_margin"], row["rm_margin"] = rng.gauss(0.0, 0.004), rng.gauss(0.0, 0.01)
@@ -84,7 +84,7 @@ def overfit(rng: random.Random, rows: list[Row], onset: int) -> int:
 
 
 def overfit_from_start(rng: random.Random, rows: list[Row], onset: int) -> int:
-    """Few pairs, many passes: training goes to nothing, what is evaluated never follows, or turns after a little."""
+    """Few pairs, many passes: the training loss vanishes; evaluation never follows, or soon reverses."""
     turn, top = rng.choice([0.0, 0.1, 0.25]), rng.uniform(1.2, 2.0)
     seen, shown = math.log(2.0), len(rows) - 1
     for index, row in enumerate(rows):
@@ -104,7 +104,7 @@ def overfit_from_start(rng: random.Random, rows: list[Row], onset: int) -> int:
 
 
 def worn_out(rng: random.Random, rows: list[Row], onset: int) -> int:
-    """Six passes over the same pairs, all told apart, and nobody evaluates."""
+    """Six passes over the same pairs, all ranked correctly, without evaluation."""
     for index, row in enumerate(rows):
         part = (index + 1) / len(rows)
         left = math.exp(-8.0 * part)
@@ -117,7 +117,7 @@ def worn_out(rng: random.Random, rows: list[Row], onset: int) -> int:
 
 
 def fades(rng: random.Random, rows: list[Row], onset: int) -> int:
-    """What was learned of the pairs is gone within a few records: other pairs, or a model that broke."""
+    """The learned preferences are lost within a few records: other pairs, or a broken model."""
     length = rng.choice([1, 4])
     for index in range(onset, len(rows)):
         part = min((index - onset + 1) / length, 1.0)
@@ -131,7 +131,7 @@ def fades(rng: random.Random, rows: list[Row], onset: int) -> int:
 
 
 def rate_cut(rng: random.Random, rows: list[Row], onset: int) -> int:
-    """The learning rate is held until it is 0 from one record to the next."""
+    """The learning rate is constant, then drops to 0 from one record to the next."""
     for row in rows[:onset]:
         row["lr"] = 1e-5
     for row in rows[onset:]:

@@ -1,4 +1,4 @@
-"""Healthy runs in canonical terms: levels, trends and noise, drawn from a seed."""
+"""Healthy runs of canonical metrics: levels, trends and noise from a seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulated.writers import PAIRS, Made, Plan, Row
 
 
 class Noise:
-    """Multiplicative noise that remembers: log-normal, autoregressive."""
+    """Multiplicative noise: log-normal, autoregressive."""
 
     def __init__(self, rng: random.Random, spread: float, memory: float = 0.3) -> None:
         self.rng, self.spread, self.memory = rng, spread * math.sqrt(1 - memory**2), memory
@@ -24,7 +24,7 @@ class Noise:
 
 
 def healthy(plan: Plan) -> Made:
-    """A run in which nothing goes wrong."""
+    """A healthy run."""
     rng = random.Random(f"healthy/{plan.writer.name}/{plan.seed}")
     if plan.writer.algorithm in PAIRS:
         return Made(plan, pairs(plan.records, plan.cadence, rng, is_kto=plan.writer.algorithm is Algorithm.KTO))
@@ -48,10 +48,10 @@ def _schedule(records: int, rng: random.Random) -> Callable[[int], float]:
 
 
 def online(n: int, cadence: int, rng: random.Random) -> list[Row]:
-    """A run of `n` records that generates and scores answers, one record per `cadence` steps."""
+    """A run of `n` records that generates and scores answers, with one record per `cadence` steps."""
     smooth = math.sqrt(cadence)
     lr = _schedule(n, rng)
-    # A longer run is later in the same story: what is learned follows steps, not records.
+    # Learning progress follows steps, not records, so a longer run gets further.
     reach = 1 - math.exp(-n * cadence / 300)
     low, gain = rng.uniform(0.05, 0.6), rng.uniform(0.1, 0.35) * reach
     scale, offset = rng.choice([(1.0, 0.0), (1.0, 0.0), (2.0, -1.0), (6.0, -2.0)])

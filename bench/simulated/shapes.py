@@ -1,4 +1,4 @@
-"""How a fault moves a series: what is scaled, what is pulled to a level, and over how many records."""
+"""How a fault moves a series: by scaling or pulling it to a level, over a number of records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def scale(rows: Sequence[Row], names: Sequence[str], onset: int, factor: Callabl
 
 
 def ramp(length: int, end: float) -> Callable[[int], float]:
-    """From 1 to `end`, geometrically, in `length` records."""
+    """A geometric ramp from 1 to `end` over `length` records."""
     return lambda age: end ** min((age + 1) / max(length, 1), 1.0)
 
 
@@ -30,7 +30,7 @@ def pull(rows: Sequence[Row], names: Sequence[str], onset: int, end: float, leng
 
 
 def sink_reward(rows: Sequence[Row], onset: int, share: float, length: int) -> None:
-    """Lose `share` of the way from the level to the floor."""
+    """Lower the reward by `share` of the way from its level to the floor."""
     level = sum(row["reward_mean"] for row in rows[max(onset - 10, 0) : onset] or rows[:1]) / max(min(onset, 10), 1)
     floor = rows[0]["reward_min"]
     end = level - share * (level - floor)
@@ -45,7 +45,7 @@ def sink_reward(rows: Sequence[Row], onset: int, share: float, length: int) -> N
 
 
 def length_of(rng: random.Random, rows: Sequence[Row], onset: int, lengths: Sequence[int]) -> int:
-    """How long the fault takes to unfold; the run goes on for some time after it has."""
+    """Records that the fault takes to unfold, leaving some records after it."""
     return min(rng.choice(lengths), max(int(0.6 * (len(rows) - onset)), 1))
 
 

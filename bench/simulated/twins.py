@@ -1,9 +1,9 @@
-"""Healthy runs that look nearly like a fault: what must not be alarmed about.
+"""Healthy runs that resemble a fault and must raise no alarm.
 
-As in `learning_faults`, every function takes the source of chance and the rows of a
-healthy run, and changes them as something does that is no fault: a task that is
-solved, answers that a task wants longer, another stage of the data, pairs that are
-easy, or so hard that little is learned for long.
+As in `learning_faults`, every function takes the random generator and the rows of a
+healthy run, and changes them as a harmless cause does: a solved task, a task that needs
+longer answers, another stage of the data, easy pairs, or pairs so hard that little is
+learned for long.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RANKED = frozenset({Algorithm.DPO, Algorithm.REWARD})
 
 
 class Twin(NamedTuple):
-    """A healthy look-alike: its name, to whom it happens, what it changes, and what must be logged to tell it."""
+    """A healthy look-alike: its name, its algorithms, its change, and the metrics needed to recognise it."""
 
     name: str
     where: frozenset[Algorithm]
@@ -31,7 +31,7 @@ class Twin(NamedTuple):
 
 
 def solved(rng: random.Random, rows: list[Row]) -> None:
-    """The reward comes up to its top, groups agree, gradient and entropy go with them."""
+    """The reward reaches its top, groups agree, gradient and entropy fall."""
     begin, length = int(rng.uniform(0.2, 0.5) * len(rows)), max(int(rng.uniform(0.15, 0.4) * len(rows)), 4)
     top = rows[0]["reward_max"]
     for index, row in enumerate(rows):
@@ -45,7 +45,7 @@ def solved(rng: random.Random, rows: list[Row]) -> None:
 
 
 def longer(rng: random.Random, rows: list[Row]) -> None:
-    """Reasoning grows answers over the whole run, up to three times, and reward and validation with them."""
+    """Answers grow up to threefold over the whole run, and reward and validation rise with them."""
     times, last = rng.uniform(1.4, min(1.5 + len(rows) / 100, 3.0)), len(rows) - 1
     top = rows[0]["reward_max"]
     for index, row in enumerate(rows):
@@ -60,7 +60,7 @@ def longer(rng: random.Random, rows: list[Row]) -> None:
 
 
 def _count_tokens(rows: list[Row]) -> None:
-    """The run's total follows what each step had."""
+    """Recompute the run's token total from its steps."""
     total = 0.0
     for row in rows:
         total += row["total_tokens"]
@@ -77,7 +77,7 @@ def shorter(rng: random.Random, rows: list[Row]) -> None:
 
 
 def spends_entropy(rng: random.Random, rows: list[Row]) -> None:
-    """Most of the entropy goes while the reward rises: every run on verifiable rewards."""
+    """Most of the entropy is spent while the reward rises, as in every run on verifiable rewards."""
     end, top = rng.uniform(0.1, 0.2), rows[0]["reward_max"]
     for index, row in enumerate(rows):
         part = 1.0 - math.exp(-3.0 * index / len(rows))
@@ -87,7 +87,7 @@ def spends_entropy(rng: random.Random, rows: list[Row]) -> None:
 
 
 def far_but_well(rng: random.Random, rows: list[Row]) -> None:
-    """The distance from the reference grows to 0.8 nats per token and stays, the reward rises with it."""
+    """The KL to the reference grows to 0.8 nats per token and stays; the reward rises with it."""
     top = rows[0]["reward_max"]
     for index, row in enumerate(rows):
         part = 1.0 - math.exp(-4.0 * index / len(rows))
@@ -97,7 +97,7 @@ def far_but_well(rng: random.Random, rows: list[Row]) -> None:
 
 
 def one_prompt(rng: random.Random, rows: list[Row]) -> None:
-    """Batches of one or two groups: rewards jump, and every few records nothing differs."""
+    """Batches of one or two groups: rewards jump, and every few records all answers score the same."""
     low, high = rows[0]["reward_min"], rows[0]["reward_max"]
     for row in rows:
         share = (row["reward_mean"] - low) / (high - low)
@@ -111,7 +111,7 @@ def one_prompt(rng: random.Random, rows: list[Row]) -> None:
 
 
 def next_stage(rng: random.Random, rows: list[Row]) -> None:
-    """Harder data and longer answers from one record on, all else as before."""
+    """Harder data and longer answers from one record on, everything else unchanged."""
     begin, times = int(rng.uniform(0.4, 0.7) * len(rows)), rng.uniform(1.6, 2.5)
     low = rows[0]["reward_min"]
     for row in rows[begin:]:
@@ -123,7 +123,7 @@ def next_stage(rng: random.Random, rows: list[Row]) -> None:
 
 
 def easy_pairs(rng: random.Random, rows: list[Row]) -> None:
-    """Everything told apart soon, in evaluation too: the loss goes to next to nothing, and the gradient with it."""
+    """All pairs are soon ranked correctly, in evaluation too: loss and gradient almost vanish."""
     for index, row in enumerate(rows):
         left = math.exp(-6.0 * index / len(rows))
         row["loss"] = max(row["loss"] * left, 0.004) * math.exp(rng.gauss(0.0, 0.1))
@@ -137,7 +137,7 @@ def easy_pairs(rng: random.Random, rows: list[Row]) -> None:
 
 
 def hard_pairs(rng: random.Random, rows: list[Row]) -> None:
-    """Small batches of pairs that people disagree about: 55 to 60 % right at the end, drowned in noise."""
+    """Small batches of controversial pairs: 55 to 60 % accuracy at the end, with strong noise."""
     pairs, end = rng.choice([4, 8, 16]), rng.uniform(0.56, 0.62)
     for index, row in enumerate(rows):
         share = 0.5 + (end - 0.5) * min(2.0 * (index + 1) / len(rows), 1.0)
@@ -151,7 +151,7 @@ def hard_pairs(rng: random.Random, rows: list[Row]) -> None:
 
 
 def second_pass(rng: random.Random, rows: list[Row]) -> None:
-    """Two passes over human pairs: training pulls ahead of an evaluation that stands still."""
+    """Two passes over human pairs: training pulls ahead of a flat evaluation."""
     for index, row in enumerate(rows):
         part = index / len(rows)
         for name in ("dpo_accuracy", "rm_accuracy"):
@@ -177,7 +177,7 @@ TWINS: tuple[Twin, ...] = (
 
 
 def twin_of(plan: Plan, twin: Twin) -> Made | None:
-    """The healthy run of the plan, made to look like a fault; None where what is logged leaves nobody a way to tell."""
+    """The plan's healthy run, made to look like a fault; None if the logged metrics could not tell them apart."""
     if not set(twin.needs) <= set(keys_of(plan.writer)):
         return None
     made = healthy(plan)

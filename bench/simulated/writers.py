@@ -1,4 +1,4 @@
-"""Who writes a made run, and how: keys, precision and form of one trainer each."""
+"""Writers of simulated runs, each with the keys, precision and form of one trainer."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Writer(NamedTuple):
     """How one trainer logs.
 
     Attributes:
-        name: for the table.
-        dialect: whose keys.
-        algorithm: what it trains.
+        name: name in the table.
+        dialect: the dialect of its keys.
+        algorithm: training algorithm.
         form: `jsonl`, `nested` (veRL's), `console` (veRL's) or `dict` (that of transformers).
         digits: decimals of a console log, or None for full precision.
-        metrics: canonical names, all that the dialect can spell where empty.
-        extra: keys by which the trainer is recognised, with a value.
-        without: beginnings of keys that its dialect knows from another trainer of the family.
-        sums_kl: KL to the reference is written as a sum over answers of this length.
-        reuses: records per rollout; what is known of answers is in the first of them only.
+        metrics: canonical names; if empty, all that the dialect can spell.
+        extra: keys that identify the trainer, with a value.
+        without: prefixes of keys that its dialect has from another trainer of the family.
+        sums_kl: the KL to the reference is summed over answers of this length.
+        reuses: records per rollout; metrics of answers are in the first of them only.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Writer(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is drawn for one run: `records` rows, one per `cadence` steps, by `writer`."""
+    """The parameters of one run: `records` rows, one per `cadence` steps, by `writer`."""
 
     writer: Writer
     records: int
@@ -56,7 +56,7 @@ class Plan(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A run with its label: rows are bad from record `first` on, plainly so by `last` (both from 1)."""
+    """A run with its label: bad from record `first` on, plainly visible by `last` (both from 1)."""
 
     plan: Plan
     rows: list[Row]
@@ -85,7 +85,7 @@ _NOT_LOGGED: Mapping[Algorithm, frozenset[str]] = {
     Algorithm.PPO: frozenset({"zero_std_frac", "reward_std"}),
     Algorithm.KTO: frozenset({"dpo_accuracy", "val_acc"}),
 }
-"""What a trainer of the algorithm does not log, although its dialect can spell it."""
+"""Metrics that trainers of an algorithm do not log, although their dialect can spell them."""
 
 WRITERS: tuple[Writer, ...] = (
     Writer("TRL GRPO", trainers.trl.DIALECT, Algorithm.GRPO, extra={"epoch": 0.1}, without=_TRL_PPO),
@@ -163,7 +163,7 @@ def text_of(made: Made) -> str:
 
 
 def _known(writer: Writer, row: Row, number: int) -> Row:
-    """What the writer can say of this record: of answers only where some were generated."""
+    """The metrics that the writer knows for this record; those of answers only if some were generated."""
     if (number - 1) % writer.reuses == 0:
         return row
     left = {name: value for name, value in row.items() if name not in _OF_ROLLOUTS}
