@@ -98,7 +98,6 @@ async def times(pilot: Pilot[int], make: Callable[[], Page], moves: int) -> tupl
 
 
 async def table(session: Session, moves: int) -> list[str]:
-    """The rows of the table."""
     rows = []
     app = RltopApp(session, UiOptions(themes_folder=Path("/nonexistent")))
     async with app.run_test(size=SIZE) as pilot:
@@ -118,7 +117,6 @@ async def table(session: Session, moves: int) -> list[str]:
 
 
 def main() -> int:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20_000)

@@ -296,7 +296,6 @@ def totals(heard: Sequence[Heard], by: str) -> dict[str, Any]:
 
 
 def written(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as a Markdown table."""
     head = tuple(rows[0])
     lines = ["| " + " | ".join(map(str, cells)) + " |" for cells in (head, *(row.values() for row in rows))]
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
@@ -363,7 +362,6 @@ def main() -> None:
 
 
 def write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Rows as a CSV file."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()

@@ -138,7 +138,6 @@ def lines_reached(name: str, corpus: Path) -> tuple[int, int]:
 
 
 def table(outcomes: dict[str, Outcome]) -> str:
-    """The outcomes as Markdown."""
     rows = [
         "| target | inputs tried | inputs kept | edges: fixtures → end | lines reached | findings |",
         "|---|---|---|---|---|---|",

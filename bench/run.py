@@ -43,7 +43,6 @@ comparable; ratios within a table are.
 
 
 def benchmarks() -> dict[str, Path]:
-    """Every benchmark by name, in alphabetical order."""
     return {path.stem.removeprefix(PREFIX): path for path in sorted(HERE.glob(f"{PREFIX}*.py"))}
 
 

@@ -129,7 +129,6 @@ class Screened:
         return time.perf_counter() - self.started_s
 
     def press(self, keys: bytes) -> None:
-        """Type."""
         os.write(self._fd, keys)
 
     @property

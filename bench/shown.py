@@ -238,12 +238,10 @@ async def show(path: str, sizes: list[tuple[int, int]]) -> None:
 
 
 def put(path: str, line: dict[str, Any]) -> None:
-    """Print one line."""
     sys.stdout.write(json.dumps({"file": path, **line}, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 async def show_run(found: FoundRun, sizes: list[tuple[int, int]]) -> None:
-    """Print everything of one run."""
     for document in documents(found):
         put(found.path, document)
     session = session_of(found, FakeClock())
@@ -262,7 +260,6 @@ async def show_run(found: FoundRun, sizes: list[tuple[int, int]]) -> None:
 
 
 def main() -> int:
-    """Show every file that is named."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="+")
     parser.add_argument("--sizes", default=",".join(f"{width}x{height}" for width, height in SIZES))

@@ -39,7 +39,6 @@ def files_of(commit: str) -> Iterator[tuple[PurePosixPath, str]]:
 
 
 def docstring_lines(text: str) -> int:
-    """Lines of docstrings in a Python file."""
     found = 0
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, Documented) and ast.get_docstring(node, clean=False) is not None:
@@ -49,7 +48,6 @@ def docstring_lines(text: str) -> int:
 
 
 def main() -> None:
-    """Print a table for each commit."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("commits", nargs="*", default=[""])
     for commit in parser.parse_args().commits:

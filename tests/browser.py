@@ -151,18 +151,15 @@ class Page:
         return said
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for something."""
         stop = time.monotonic() + SOON_S
         while not is_so():
             assert time.monotonic() < stop, "\n".join(self.screen.display)
             self._said(0.2)
 
     def until_text(self, text: str) -> None:
-        """Wait until the page was sent a text."""
         self.until(lambda: any(text in line for line in self.screen.display))
 
     def press(self, key: str, text: str = "", code: int = 0) -> None:
-        """Press a key and let it go."""
         typed = {"text": text} if text else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **typed)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
@@ -178,7 +175,6 @@ class Page:
         return Counter(pixel for row in rows for pixel in row)
 
     def close(self) -> None:
-        """End the browser."""
         os.close(self._to)
         self._browser.terminate()
         self._browser.wait(20)

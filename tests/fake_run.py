@@ -85,7 +85,6 @@ class FakeRun:
 
     @property
     def main(self) -> FakeRun:
-        """Its main stream, which is itself."""
         return self
 
     @property
@@ -95,17 +94,14 @@ class FakeRun:
 
     @property
     def judging(self) -> FakeRun:
-        """Its judging, which is itself."""
         return self
 
     @property
     def shown(self) -> FakeRun:
-        """What is read of it, which is itself."""
         return self
 
     @property
     def now(self) -> FakeRun:
-        """As in `Judging`."""
         return self
 
     @property
@@ -161,12 +157,10 @@ def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> Fake
 
 
 def run_of_file(path: Path, **settings: Any) -> FakeRun:
-    """The run in a file."""
     return run_of(path.read_bytes(), path.parent.name, **settings)
 
 
 def verl_lines(rows: Iterable[tuple[int, Mapping[str, object]]]) -> bytes:
-    """Rows in veRL's envelope."""
     return b"".join(json.dumps({"step": step, "data": data}).encode() + b"\n" for step, data in rows)
 
 

@@ -79,8 +79,6 @@ def serving(answer: Answer, *, is_tls: bool = False, host: str = "127.0.0.1") ->
 
 
 def page(body: bytes | Callable[[], bytes], *headers: str, status: str = "200 OK") -> Answer:
-    """Answers with a body."""
-
     def answer(connection: socket.socket, head: bytes) -> None:
         data = body() if callable(body) else body
         lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(data)}", "Connection: close", *headers, "", ""]
@@ -97,7 +95,6 @@ def endless(connection: socket.socket, head: bytes) -> None:
 
 
 def silent(connection: socket.socket, head: bytes) -> None:
-    """Never answers."""
     time.sleep(15.0)
 
 

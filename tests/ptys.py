@@ -98,7 +98,6 @@ class Terminal:
 
     @classmethod
     def python(cls, *arguments: str, width: int = 80, height: int = 24, **environment: str) -> Terminal:
-        """Run this Python with `arguments`."""
         return cls([sys.executable, *arguments], width, height, **environment)
 
     def _set_size(self, width: int, height: int) -> None:
@@ -161,11 +160,9 @@ class Terminal:
         self.until(is_still, timeout_s, "a screen that stands still")
 
     def press(self, keys: str) -> None:
-        """Type."""
         os.write(self.master, keys.encode("latin-1"))
 
     def kill(self, number: int) -> None:
-        """Send a signal to the program."""
         os.kill(self.process.pid, number)
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
@@ -189,7 +186,6 @@ class Terminal:
 
     @property
     def settings(self) -> list[Any]:
-        """The terminal's settings now."""
         return termios.tcgetattr(self.slave)
 
     @property

@@ -87,7 +87,6 @@ def page_text(app: RltopApp) -> str:
 
 
 def status_text(app: RltopApp) -> str:
-    """What the status line says."""
     return screen_of(app).status.render_line(0).text.strip()
 
 

@@ -29,7 +29,6 @@ class TraceRun:
         return sorted(self.events, key=lambda event: (event["ts"], event["ph"] == "B"))
 
     def lines(self) -> bytes:
-        """One event per line."""
         return b"".join(json.dumps(event).encode() + b"\n" for event in self.ordered())
 
     def array(self, *, is_closed: bool = False, indent: int | None = None) -> bytes:

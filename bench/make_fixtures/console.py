@@ -128,7 +128,6 @@ def trl(*, is_flushed: bool) -> str:
 
 
 def main(folder: Path, *, has_transformers: bool) -> None:
-    """Write every log."""
     rng = random.Random(20261121)
     logs = {"verl_slurm.log": verl(rng), "crashed.log": crashed(), **dictionaries(rng)}
     if has_transformers:

@@ -50,7 +50,6 @@ def until(step: int, before: Series, after: Series) -> Series:
 
 
 def always(value: float | None) -> Series:
-    """One value."""
     return lambda _: value
 
 
@@ -394,7 +393,6 @@ CASES: Mapping[str, Callable[[], Iterator[str]]] = {
 
 
 def main() -> None:
-    """Write every file."""
     for name, make in CASES.items():
         folder = TARGET / name
         folder.mkdir(parents=True, exist_ok=True)

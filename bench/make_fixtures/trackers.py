@@ -126,7 +126,6 @@ def plain(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write all fixtures."""
     folder = Path(sys.argv[1]).absolute()
     shutil.rmtree(folder / "mlruns", ignore_errors=True)
     with tempfile.TemporaryDirectory() as made:

@@ -18,13 +18,11 @@ class Noise:
         self.state = rng.gauss(0.0, spread)
 
     def __call__(self) -> float:
-        """The next factor."""
         self.state = self.memory * self.state + self.rng.gauss(0.0, self.spread)
         return math.exp(self.state)
 
 
 def healthy(plan: Plan) -> Made:
-    """A healthy run."""
     rng = random.Random(f"healthy/{plan.writer.name}/{plan.seed}")
     if plan.writer.algorithm in PAIRS:
         return Made(plan, pairs(plan.records, plan.cadence, rng, is_kto=plan.writer.algorithm is Algorithm.KTO))
