@@ -10,7 +10,7 @@ from screens import app_over, page_text, press, screen_of, status_text, until, w
 
 from rltop.app.app import RltopApp
 from rltop.cli.screen import ConfigWatch
-from rltop.clock import Clock, FakeClock
+from rltop.clock import Clock
 from rltop.config import Config, load
 from rltop.pages.metrics import MetricsPage
 from rltop.pages.verdict import RuleMenuPage, VerdictPage
@@ -94,13 +94,11 @@ async def test_what_was_said_of_an_alert_goes_when_it_gets_worse(run: Path) -> N
         return [{"step": step, "reward": 0.5, "loss": 0.2, "grad_norm": norm} for step in range(first, last)]
 
     write_rows(run, [*rows(1.0, 1, 35), *rows(7.0, 35, 41)])
-    clock = FakeClock()
-    app = app_over(run, clock=clock)
+    app = app_over(run, clock=Clock())
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "a", "x")
         assert "WARN" in page_text(app) and "acknowledged: quiet until it gets worse" in status_text(app)
         write_rows(run, rows(300.0, 41, 50), mode="a")
-        clock.advance(0.5)
         app.session.notifier.notify()
         await until(pilot, lambda: "CRIT" in page_text(app), "the alert")
         assert "acknowledged" not in page_text(app) + status_text(app)
