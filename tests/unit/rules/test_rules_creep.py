@@ -157,7 +157,7 @@ def test_slow_steps_at_odd_distances_are_not_periodic() -> None:
     assert first(engine, "P16").message.startswith(
         "3 of the last 20 steps took 8.85×: 45.2 % of the time (266 s, the rest 30.1 s)"
     )
-    assert not [event for event in engine.events if event.said_by == "P16" and "every" in event.message]
+    assert not [event for event in engine.events if event.raised_by == "P16" and "every" in event.message]
 
 
 def test_a_small_periodic_cost_is_a_note() -> None:
@@ -288,7 +288,7 @@ def test_p16_names_the_stage_in_which_a_slow_step_is_slow() -> None:
     # A weight sync every ten steps is the setup of the run, whatever it costs.
     beside = {"timing_s/gen": 15.0, "timing_s/update_actor": 14.0}
     synced = lambda s: SHAPES["veRL"](s) | beside | {"timing_s/update_weights": max(0.1, s - 30.0)}  # noqa: E731
-    told = [event for event in judged([synced(s) for s in slow_steps(10, 6.0, 0.01, 0)]) if event.said_by == "P16"]
+    told = [event for event in judged([synced(s) for s in slow_steps(10, 6.0, 0.01, 0)]) if event.raised_by == "P16"]
     assert [(event.level, event.message.endswith("; weight sync accounts for it")) for event in told] == [
         (Level.INFO, True)
     ]
@@ -312,7 +312,7 @@ def test_p16_stands_while_every_so_many_th_step_is_slow_at_a_level_that_follows_
         rest = 0.5 * min(steps)
         generated = [(0.1 if n % 33 == 0 else 1.0) * (one - rest) for n, one in enumerate(steps)]
         engine = play(400, time_step=steps, time_gen=generated, val_score=evaluated)
-        told = [(event.state, event.level) for event in engine.events if event.said_by == "P16"]
+        told = [(event.state, event.level) for event in engine.events if event.raised_by == "P16"]
         case = f"every {period}th, {factor}×, noise {jitter}, evaluations {rhythm}: {told}"
         assert [state for state, _ in told].count(EventState.FIRING) <= 1, case
         assert {state for state, _ in told} <= {EventState.FIRING, EventState.ESCALATED}, case
@@ -336,7 +336,7 @@ SHAPES = {
 def test_p16_tells_every_tenth_step_once_under_the_keys_of_trainers(shape: Callable[[float], dict]) -> None:
     for factor, level in ((2.5, Level.INFO), (5.0, Level.WARN)):
         told = [
-            event for event in judged([shape(s) for s in slow_steps(10, factor, 0.03, 0)]) if event.said_by == "P16"
+            event for event in judged([shape(s) for s in slow_steps(10, factor, 0.03, 0)]) if event.raised_by == "P16"
         ]
         assert [(event.state, event.level) for event in told] == [(EventState.FIRING, level)]
         assert told[0].message.startswith("every 10th step takes ")

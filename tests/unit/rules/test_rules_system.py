@@ -287,7 +287,7 @@ def test_p16_sees_one_slow_step_in_four() -> None:
     event = first(play(120, time_step=slow), "P16")
     assert event.record <= 76
     assert event.since_step == 64
-    assert {one.said_by for one in alarms(play(120, time_step=slow))} == {"P16"}
+    assert {one.raised_by for one in alarms(play(120, time_step=slow))} == {"P16"}
 
 
 def test_p1_a_policy_that_is_updated_after_its_critic_has_warmed_up_is_no_slower_step() -> None:
@@ -358,7 +358,7 @@ def test_p16_counts_stalls_that_are_far_apart_by_what_they_cost(seed: int) -> No
     draw = random.Random(seed)
     at = [draw.randrange(first, first + 10) for first in (20, 41, 62, 83)]
     stalled = lambda r: noisy(280.0, 0.1, seed)(r) * (5.0 + 25.0 * (r in at[1:]) if r in at else 1.0)  # noqa: E731
-    told = [event for event in play(110, time_step=stalled, reward_mean=learning).events if event.said_by == "P16"]
+    told = [event for event in play(110, time_step=stalled, reward_mean=learning).events if event.raised_by == "P16"]
     assert [(event.record, event.level) for event in told[:1]] == [(at[2], Level.INFO)], "fewer than one in ten: a note"
     assert told[0].message.startswith(f"3 of the last {at[2] - at[0] + 1} steps took ")
     # The same steps five times as long cost too little, and one long pause is not now and then.
