@@ -1,8 +1,8 @@
-"""A rule over one segment: findings become an alert that begins, escalates, eases, settles and recovers.
+"""One rule over one segment: turns findings into an alert that begins, escalates, eases, settles and recovers.
 
-Owns persistence, warm-up, hysteresis and the end of an alert; what is found in a record is the detector's business,
-where a metric is that has left its level is `standing`'s. And one alert for a rule of several parts: which judge for
-themselves, and what is told is the worst level at which any of them stands.
+Owns persistence, hysteresis and the end of an alert. Detectors produce the findings; `standing` tracks where a metric
+is after it has left its level. A rule of several parts has one alert: each part judges for itself, and the worst level
+among the active parts is reported.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, behind, is_a
 from rltop.structs import Cloned, NamedTuple
 
 SHOWN_RECORDS = 20
-"""For how many records a recovered verdict stays visible."""
+"""Records for which a recovered verdict stays visible."""
 REMEMBERED_RECORDS = 100
-"""What comes back so many records after its recovery is the same alert; and that ends after so many good ones at most.
-"""
+"""A finding within this many records of a recovery reopens the alert; a reopened one needs at most this many good
+records to end."""
 EASED_AFTER = 10
-"""Records without its condition after which a CRIT is a WARN, where twice its persistence is not more."""
+"""A CRIT eases to WARN after this many records below CRIT, or twice the m of its n-of-m rule if that is more."""
 TOGETHER_RECORDS = 5
-"""Onsets this close belong together: of one alert, and in an incident or a collapse (X1)."""
+"""Onsets within this many records belong together: in one alert, one incident or one collapse (X1)."""
 MOST_ALARMS = 3
-"""Alarms of one rule in a run; what it raises after that is INFO: it flaps."""
+"""Alarms that a rule may raise in a run; after that it counts as flapping and raises INFO only."""
 SETTLED_EVERY = 10
-"""Records from one look at the level of a settled alert to the next."""
+"""Interval, in records, at which the level of a settled alert is updated."""
 _NOW = "now "
 _APART, _DENSE = 2, 0.8
-"""A finding so many good records before the others, of which nearly all are bad, is a lone outlier."""
+"""The oldest finding is an outlier if this many good records follow it, and then at least this share is bad."""
 _LEVELS = (INFO, WARN, CRIT)
 _NEVER_HELD = frozenset({POISON_FAMILY, "collapse"})
 _MOVED = frozenset({EventState.ESCALATED, EventState.RESUMED, EventState.EASED})
 _SPENT_BY_LEARNING = frozenset({"kl", "entropy"})
 _NEAR_TOP = 0.25
-"""Part of the range seen: the median of a noisy reward stays that far below its largest record."""
+"""Share of the range seen: the median of a noisy reward stays this far below its maximum."""
 
 
 @cache
 def _lines_of(counts: tuple[NOfM, ...]) -> tuple[tuple[Level, int, int, int], ...]:
-    """For each level its n, its m, and as many bits as m; a thousand runs have the same."""
+    """(level, n, m, mask of m bits) for each level; cached because many runs share the same few."""
     return tuple([(level, n, m, (1 << m) - 1) for level, (n, m) in zip(_LEVELS, counts, strict=True)])
 
 
 class _Lasting(Cloned):
-    """How long each level has lasted: n of the last m findings, and where the oldest of them was.
+    """Counts for each level how many of the last m findings reached it, and remembers where they were.
 
-    As three `NOfMCounter`s; plain numbers, because every alert of every rule is copied for a look at an open row.
+    Does what three `NOfMCounter`s would, in plain numbers, because all alerts are copied to preview an open row.
     """
 
     __slots__ = ("_alike", "_bits", "_established", "_last", "_least", "_lines", "_longest", "places")
@@ -70,18 +70,18 @@ class _Lasting(Cloned):
         return self._lines[level - INFO][2]
 
     def clear_after(self, level: Level) -> int:
-        """Better findings in a row that end an alert of `level`."""
+        """Consecutive better findings that end an alert of `level`."""
         return max(self.m(level), self._least)
 
     def push(self, level: Level, record: int, step: int) -> Level:
-        """Take a finding in; the worst level that is established now."""
+        """Add a finding and return the worst level that is now established."""
         self.places.append((record, step))
         if level is not self._last:
             self._alike, self._last = 0, level
         elif self._alike >= self._longest:
             return self._established
         self._alike += 1
-        # A record counts for every level, whichever of them is established.
+        # A finding counts towards its own level and every milder one.
         established, bits = OK, self._bits
         for i, (one, n, _, mask) in enumerate(self._lines):
             bits[i] = now = ((bits[i] << 1) | (level >= one)) & mask
@@ -96,11 +96,11 @@ class _Lasting(Cloned):
 
     @property
     def is_steady(self) -> bool:
-        """All findings that count are of one level: another of it moves nothing."""
+        """All counted findings have the same level, so another one of that level changes nothing."""
         return self._alike >= self._longest
 
     def began(self, level: Level) -> tuple[int, int]:
-        """(Record, step) of the oldest finding that counts for a level; a lone outlier before the others does not."""
+        """(Record, step) of the oldest finding that counts for a level, not counting an early outlier."""
         bits = self._bits[level - INFO]
         oldest = bits.bit_length() - 1
         rest = bits & ((1 << oldest) - 1)
@@ -115,7 +115,7 @@ class _Lasting(Cloned):
 
 
 class _Recovered(NamedTuple):
-    """An alarm that has ended: its worst level, what raised it, and where its metric stands."""
+    """An alarm that has ended: its worst level, its finding, and where its metric stands."""
 
     level: Level
     finding: Finding
@@ -123,23 +123,23 @@ class _Recovered(NamedTuple):
 
 
 class AlertState(Cloned):
-    """One rule at work on one segment: a detector and the state of its alert.
+    """One rule on one segment: a detector and the state of its alert.
 
-    Level L is established while at least n of the last m findings were L or worse. The first raises an alert, a worse
-    one escalates it; a CRIT whose condition has not held for a while is eased to WARN. `clear_after` (at least m)
-    better findings in a row end it. Where the rule compares with the run's own past, the metric must also be back
-    inside half of the way from the level before the onset; where it stays flat elsewhere, the alert settles. What comes
-    back soon after its end is no new alert but the same, and ends (or eases) only after twice as many good records.
+    A level is established while at least n of the last m findings reached it. The first established level raises the
+    alert, a worse one escalates it, and a CRIT whose condition has been absent for a while eases to WARN. `clear_after`
+    (at least m) consecutive better findings end the alert. If the rule compares with the run's own past, the metric
+    must also have come more than halfway back to its level before the onset; if it stays flat elsewhere, the alert
+    settles. A finding soon after the end reopens the alert, which then needs twice as many good records to end or ease.
 
     Attributes:
-        is_firing: the alert is active: it fires or has settled.
-        is_idle: no bad record is counted, so that a QUIET finding changes nothing.
-        detect: the detector's; looked up once, for it is called for every record.
-        level: OK, or the level of the alert, also after it recovered.
+        is_firing: the alert is active, whether it has settled or not.
+        is_idle: no bad record is counted, so a QUIET finding changes nothing.
+        detect: the detector's method, looked up once because it is called for every record.
+        level: OK, or the level of the alert, which it keeps after recovery.
         incident: number of the incident that it belongs to; 0 for none.
-        standing: where its metric stands, relative to what it was before.
+        standing: where its metric stands relative to its level before the onset.
         recovered_step, recovered_record: where it ended; the step is None while it is active.
-        behind: the rule's baseline, the one that is told for it, and the first and the last step of that, where known.
+        behind: the rule's baseline, the one quoted instead, and the first and last step of the latter, where known.
     """
 
     __slots__ = (
@@ -152,7 +152,7 @@ class AlertState(Cloned):
         """Start with no records.
 
         Raises:
-            ValueError: the rule has no detector: something else than records decides it.
+            ValueError: the rule has no detector, because something other than records decides it.
         """
         if spec.detector is None:
             raise ValueError(f"rule {spec.id} does not judge records")
@@ -181,11 +181,11 @@ class AlertState(Cloned):
         return twin
 
     def observe(self, context: RuleContext) -> Event | None:
-        """Judge one record; returns the transition that it caused, if any."""
+        """Judge one record and return the transition that it caused, if any."""
         return self.take(context, self.detect(context))
 
     def take(self, context: RuleContext, finding: Finding | None) -> Event | None:
-        """Move the alert on by what its detector has found, if anything."""
+        """Advance the alert by its detector's finding, if any, and return the transition."""
         if finding is not None and finding.level is self._unmoved and not self.detector.is_excused:
             seen = context.observation
             self._lasting.places.append((seen.record, seen.step))
@@ -204,13 +204,13 @@ class AlertState(Cloned):
     def _note(self, record: int, finding: Finding) -> None:
         base, line, standing = finding.baseline, finding.threshold, self.standing
         if isinstance(standing, Departure):
-            return  # the baseline of a later finding may have learned what it is compared with
+            return  # the baseline of a later finding may already contain the abnormal values
         is_back = base is not None and line is not None and (finding.value - line) * (line - base) < 0.0
         if not (standing.is_within(finding, or_alike=True) if standing.side else is_back):
             self.finding, self.finding_record = finding, record
 
     def advance(self, context: RuleContext, finding: Finding) -> Event | None:
-        """Move the alert on by one finding; QUIET may be left out while `is_idle`."""
+        """Advance the alert by one finding; QUIET may be skipped while `is_idle`."""
         level, seen, lasting = finding.level, context.observation, self._lasting
         self._unmoved = None
         established = lasting.push(level, seen.record, seen.step)
@@ -247,12 +247,12 @@ class AlertState(Cloned):
         return event
 
     def _is_known(self, context: RuleContext, finding: Finding) -> bool:
-        """What is found is the alert that has ended a little while ago."""
+        """Whether the finding belongs to the alert that ended recently."""
         subject, is_soon = self.detector.subject, context.observation.record <= self._same_until
         return is_soon and not self.is_firing and subject(finding) == subject(self.finding)
 
     def _again(self, level: Level, worst: Level, record: int) -> EventState:
-        """It is back, from a record on: so many good records as there were before that are no end."""
+        """Reopen from `record` on: to end, it now takes at least twice the number of good records before that."""
         least = max(self._patience, 2 * self._lasting.clear_after(level), 2 * (record - self._bad_at - 1))
         self._patience = min(REMEMBERED_RECORDS, least)
         return EventState.RESUMED if level <= worst else EventState.ESCALATED
@@ -262,9 +262,9 @@ class AlertState(Cloned):
         return not (context.standing.isdisjoint(graver) and context.held.isdisjoint(graver))
 
     def _leave_again(self, context: RuleContext, recovered: _Recovered) -> Event | None:
-        """Raise what has recovered, but has left the level of before again and stays away.
+        """Reopen a recovered alert whose metric has left its earlier level again and stays away.
 
-        The rule may be silent after its recovery, and a rolling baseline has learned from what was wrong.
+        The rule itself may find nothing by then, because a rolling baseline has learned the abnormal values.
         """
         record = context.observation.record
         level, finding, standing = recovered
@@ -281,7 +281,7 @@ class AlertState(Cloned):
             return None
         state, self._bad_at = self._again(level, self.worst, record), record
         if self.is_firing and self.level >= WARN:
-            # By where the metric stands, whatever the rule finds by now.
+            # Where the metric stands decides, whatever the rule finds by now.
             self._stand_at(level)
             self._recovered, self._better = None, 0
             return self._event(context, state, level, sentence(self, context))
@@ -326,9 +326,9 @@ class AlertState(Cloned):
             if found is level is established and self._lasting.is_steady:
                 self._unmoved = level if self._recovered is None and not isinstance(standing, Departure) else None
         else:
-            # INFO: the rule still sees it, and judges it harmless.
+            # INFO: the rule still sees the condition, but considers it harmless.
             self._take_good(record, is_good=found == INFO or self._is_home)
-        # It gets worse on a record that is as bad, also where the cap on alarms has ended meanwhile.
+        # Escalate only on a record that is this bad itself, even if the cap on alarms was lifted before.
         if established > level and found >= established:
             established = _held(self, context, established)
             if established > level:
@@ -350,7 +350,7 @@ class AlertState(Cloned):
 
     @property
     def _is_home(self) -> bool:
-        """Its metric is back; of what is known to come and go, mostly."""
+        """Whether its metric is back; mostly back is enough for an alert that was reopened."""
         one = self.standing
         return one.is_back or (self._patience > 0 and isinstance(one, Departure) and one.is_mostly_back)
 
@@ -358,14 +358,14 @@ class AlertState(Cloned):
         self._better, self._bad_at = (self._better + 1, self._bad_at) if is_good else (0, record)
 
     def _by_standing(self, context: RuleContext, finding: Finding, standing: Departure) -> Event | None:
-        """The end of an alert, or that it has settled, by where its metric stands against the level before it.
+        """End or settle an alert by where its metric stands relative to the level before the onset.
 
-        The level at which that stays is noted, so that leaving it again is told; the alert keeps its own.
+        The settled level is remembered, so that leaving it is reported; the alert's own level stays unless excused.
         """
         found = finding.level
         if found < WARN and standing.is_mostly_back and context.observation.record - self._bad_at >= self._patience:
             return self.recover(context)
-        # What is bad by definition is never at home where it stays; a note has told what its metric did.
+        # A metric beyond an absolute CRIT line never settles; at INFO, the change was reported when the alert eased.
         is_bad = found == CRIT and is_absolute(self.detector, finding)
         if self.level <= INFO or is_bad or not standing.stays(context.recent, self.since_record):
             return None
@@ -383,7 +383,7 @@ class AlertState(Cloned):
         if self.level == INFO and established > self._first.level:
             since, judged = self.detector.since or self._lasting.began(established), self.standing.judged
             first = [self._first.value] if judged is None else judged.split(context.recent, self.since_record)[1]
-            # What was as far out from its first record on, and lasts, began with that.
+            # If the first record was already beyond this line, the alarm began there.
             is_near, line = 0 <= since[0] - self.since_record <= TOGETHER_RECORDS, finding.threshold
             is_past = bool(first) and line is not None and (first[0] - line) * (finding.value - line) > 0.0
             if not (is_near and is_past):
@@ -411,9 +411,9 @@ class AlertState(Cloned):
         return self._event(context, how, self.level, standing.settled_words + excuse)
 
     def _leave(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
-        """A new alert of what has left the level at which it had settled; one onset, where it is one way down.
+        """Raise a new alert for a metric that has left its settled level.
 
-        What is graver than it was until then began where it left.
+        It keeps the earlier onset if it is no graver than before and the metric continues on its way.
         """
         settled, since, worst = self.standing, (self.since_record, self.since_step), self.worst
         event, standing = self._begin(context, finding, established), self.standing
@@ -450,14 +450,14 @@ class AlertState(Cloned):
         if not keeps_level:
             self.standing, self._recovered, self._same_until = NOWHERE, None, -1
         elif isinstance(self.standing, Departure):
-            self.standing.edge = self.standing.nearer  # no detector remembers any more what was crossed
+            self.standing.edge = self.standing.nearer  # the new detector does not know what was crossed
         self._lasting.clear()
         self._unmoved = None
         self.is_idle = not (self.is_firing or self._recovered)
 
     @property
     def is_held_back(self) -> bool:
-        """It stands at INFO although what raised it was an alarm, and lasted: the rule has raised enough of them."""
+        """Whether only the cap on the rule's alarms keeps it at INFO."""
         return self.is_firing and self.level == INFO and self._first.level >= WARN
 
     def is_shown(self, record: int) -> bool:
@@ -466,7 +466,7 @@ class AlertState(Cloned):
 
 
 def excuse_of(spec: RuleSpec, standing: Departure, context: RuleContext) -> str:
-    """Why an alert that stands is no alarm: the reward is at its top, or a larger load is logged; else empty."""
+    """Why an active alert is no alarm: the reward is at its top, or a larger load is logged; else empty."""
     if spec.family in _SPENT_BY_LEARNING:
         reward = context.reward
         is_near = reward.has_gained and reward.usual >= reward.top - _NEAR_TOP * (reward.top - reward.bottom)
@@ -476,9 +476,9 @@ def excuse_of(spec: RuleSpec, standing: Departure, context: RuleContext) -> str:
 
 
 def _held(state: AlertState, context: RuleContext, established: Level) -> Level:
-    """The level that may be raised: INFO for a rule that has raised three alarms in this run (of CRIT, three).
+    """Cap the level: INFO once the rule has raised three alarms in this run, but CRIT until three were CRIT.
 
-    What lasts is held back no longer.
+    The cap does not apply to an alert that has lasted.
     """
     if established < WARN:
         return established
@@ -494,7 +494,7 @@ def _held(state: AlertState, context: RuleContext, established: Level) -> Level:
 
 
 def _beside(state: AlertState, worse: Finding) -> Finding:
-    """A worse finding of an alert against the baseline that was quoted already: a rolling one learns what is wrong."""
+    """Restate a worse finding against the baseline quoted so far, as a rolling one learns the abnormal values."""
     base, rolled, line = state.finding.baseline, worse.baseline, worse.threshold
     if base is None or rolled is None or line is None or worse.extra or is_absolute(state.detector, worse):
         return worse
@@ -507,7 +507,7 @@ def _beside(state: AlertState, worse: Finding) -> Finding:
 
 
 def headline_of(state: AlertState, finding: Finding) -> str:
-    """The rule's headline for a finding, new or not, without a baseline that is as bad as what it is compared with."""
+    """The rule's headline for a finding, without a baseline that was already as bad."""
     shown = quoted(state.detector, finding, state.standing.usual, state.behind)
     text = state.detector.headline(shown).replace(" since the start", f" since step {state.since_step:,}")
     if shown.baseline is None and finding.baseline is not None:
@@ -518,7 +518,7 @@ def headline_of(state: AlertState, finding: Finding) -> str:
 
 
 def sentence(state: AlertState, context: RuleContext) -> str:
-    """What an alert says at a record, with the value there where its finding is of an earlier one."""
+    """The text of an alert at a record, with the value there if its finding is of an earlier record."""
     standing = state.standing
     if isinstance(standing, Departure) and standing.is_settled:
         text, now = standing.settled_words, standing.now(context.observation)
@@ -534,13 +534,13 @@ def sentence(state: AlertState, context: RuleContext) -> str:
     nats = state.detector.nats if state.detector.nats in text else "nats"
     worded = standing.worded(now, state.finding.value).replace("nats", nats)
     is_said = any(f" {worded}{end}" in f"{text} " for end in " :,;")
-    # Where the sentence has several metrics, the one that is meant is named.
+    # Name the metric if the sentence mentions several.
     name = f"{standing.name} " if state.finding.extra or state.finding.words else ""
     return text if is_said else f"{text}; {name}{_NOW}{worded}"
 
 
 def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -> Verdict:
-    """An alert in words; only meaningful while `is_shown`."""
+    """The verdict of an alert; only meaningful while `is_shown`."""
     spec, finding = state.spec, quoted(state.detector, state.finding, state.standing.usual, state.behind)
     names = spec.evidence if spec.measures else spec.evidence.on(metric)
     stands = VerdictState.SETTLED if state.standing.is_settled else VerdictState.FIRING
@@ -568,18 +568,18 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
 
 
 class ReportedLevels(State):
-    """The level that each rule with parts was last told to stand at, the worst of this alert, and who was told of.
+    """For each rule with parts: the level last reported, the worst of this alert, and the part last reported.
 
-    A part that begins no worse than another one stands is not told, nor is one that ends while another stands as bad,
-    unless it is the one that was told of: then another is. What is shown is what was told of, as long as it is among
-    the worst that stand.
+    A part that begins no worse than an active one is not reported, nor is one that ends while another is as bad, unless
+    it was the one reported: then another takes over. The reported part is the one shown for as long as it is among the
+    worst of the active ones.
     """
 
     _levels: dict[str, tuple[Level, Level]] = {}
     _last: dict[str, tuple[Level, str]] = {}
 
     def is_shown_already(self, event: Event) -> bool:
-        """Take in what is to be told: whether only a level has moved, and not the one that is shown."""
+        """Remember an event about to be reported; returns whether it leaves the shown level and part unchanged."""
         if event.state is EventState.FACT:
             return False
         now = OK if event.state is EventState.RECOVERED else event.level, event.raised_by
@@ -587,13 +587,13 @@ class ReportedLevels(State):
         return event.state in _MOVED and before == now
 
     def is_of(self, state: AlertState) -> bool:
-        """Whether it is the part of its rule that was told of last, or a rule without parts."""
+        """Whether this is the part of its rule that was reported last, or a rule without parts."""
         return self._last.get(state.spec.rule, (OK, ""))[1] == state.spec.id
 
     def tell(
         self, event: Event, state: AlertState, others: Sequence[AlertState], context: RuleContext
     ) -> tuple[Event, AlertState] | None:
-        """What the rule has to tell of a transition of a part, and of which part; None where it stands as before."""
+        """What the rule reports on a transition of a part, and for which part; None if nothing changes for the rule."""
         if event.state is EventState.FACT:
             return event, state
         before, worst = self._levels.get(event.rule, (OK, OK))
@@ -615,14 +615,14 @@ class ReportedLevels(State):
             return _inherited(event, state, heirs[0], context, before) if now < before or is_told else None
         if now < before or is_told:
             return event, state
-        # What stays where it is speaks for the rule no longer where something else begins.
+        # A settled part gives way to one that begins.
         is_new = event.state is not EventState.SETTLED and heirs[0].standing.is_settled
         return (event._replace(state=EventState.RESUMED), state) if is_new else None
 
     def shown(self, states: Iterable[AlertState]) -> list[AlertState]:
-        """One of each rule: the worst that stands, of equals what was told of, what still moves, and the oldest.
+        """One per rule: the worst active one; among equals the reported one, then an unsettled one, then the oldest.
 
-        Where none stands, what ended last.
+        If none is active, the one that ended last.
         """
         found: dict[str, AlertState] = {}
         for state in states:
@@ -638,9 +638,9 @@ class ReportedLevels(State):
 def _inherited(
     event: Event, state: AlertState, heir: AlertState, context: RuleContext, before: Level
 ) -> tuple[Event, AlertState]:
-    """The part that was told of has eased, settled or ended: the rule stands by another, which began when it did.
+    """Let another part speak for the rule, because the reported one has eased, settled or ended.
 
-    That is so where both judge the same metric.
+    If both judge the same metric, the heir keeps the earlier onset.
     """
     if heir.spec.metrics[:1] == state.spec.metrics[:1] and state.since_record < heir.since_record:
         heir.since_record, heir.since_step = state.since_record, state.since_step

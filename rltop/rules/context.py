@@ -1,9 +1,9 @@
 """What every rule may know about a record besides its values.
 
-Owns the state of a segment that more than one rule needs: how the reward has
-moved, whether the task is saturated, whether the learning rate is still warming
-up. Updated once per record before the rules are asked. Recognises a new phase too: length, reward and step time that
-move to another level on the same record, with the optimiser's metrics unchanged, are other data and no fault.
+Owns the state of a segment that more than one rule needs: how the reward has moved, whether the task is saturated,
+whether the learning rate is still warming up. Updated once per record, before the rules run. It also recognises a new
+phase: if length, reward and step time change level on the same record while the optimiser's metrics do not, the data
+has changed and nothing is wrong.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 
 SETTLED = 3
-"""Records that must be on the new level."""
+"""Records in a row that must be at the new level."""
 _BEFORE = 20
 _MIN_BEFORE = 10
 _LENGTH_FACTOR = 1.3
 _TIME_FACTOR = 1.15
 _SIGMAS = 4.0
 _REWARD_SIGMAS = 3.0
-"""Spreads of single records, for a median of three: four and a half of its own standard errors."""
+"""In spreads of single records; for a median of three that is about 4.5 of its standard errors."""
 _REWARD_SHARE = 0.1
 _LOST = 0.25
-"""Part of the reward of before; what leaves less of it is a crash, whatever moves with it."""
+"""Share of the earlier reward; a fall below it is a crash, whatever else changes."""
 _SMOOTH_SHARE = 0.3
 _TRUNCATION_SHARE = 0.1
 _MIN_WITNESSES = 2
 _WITNESSES = {
     "grad_norm": 0.0, "entropy": 0.0, "kl_ref": 0.005, "kl_old": 0.002, "clip_frac": 0.005, "policy_loss": 0.0,
 }  # fmt: skip
-"""What the optimiser does, and by how much it may move on any run: consoles round small numbers to three decimals."""
+"""Optimiser metrics, and the change allowed on any run: consoles round small numbers to three decimals."""
 
 
 class Move(NamedTuple):
@@ -57,7 +57,7 @@ def _level(rows: list[Mapping[str, float]], name: str) -> list[float]:
 
 
 class PhaseTrack(Cloned):
-    """Recognises a new phase three records after it began; `moves`: what moved, on the record that settles it."""
+    """Recognises a new phase on its third record; `moves` lists what changed, on that record only."""
 
     def __init__(self) -> None:
         self._rows: deque[Mapping[str, float]] = deque(maxlen=_BEFORE + SETTLED)
@@ -67,7 +67,7 @@ class PhaseTrack(Cloned):
         self.moves: tuple[Move, ...] = ()
 
     def observe(self, values: Mapping[str, float]) -> None:
-        """Take a record in; a look at one value unless the length has left its range."""
+        """Take in a record; reads only two values unless the length has left its range."""
         self.moves = ()
         level = values.get("curriculum_level")
         if level is not None and level != self._curriculum:
@@ -110,7 +110,7 @@ class PhaseTrack(Cloned):
         time = _scaled(before, after, "time_step", _TIME_FACTOR)
         if length is None or reward is None or time is None:
             return
-        # No data set is so hard that it leaves less of the reward: what earned it is broken.
+        # No data set is that much harder: a larger loss of reward means that something broke.
         is_broken = reward.after < _LOST * reward.before
         is_one_way = (length.after > length.before) == (time.after > time.before)
         if is_one_way and not is_broken and _is_smooth(before, after):
@@ -119,7 +119,7 @@ class PhaseTrack(Cloned):
 
 
 def _scaled(before: list[Mapping[str, float]], after: list[Mapping[str, float]], name: str, by: float) -> Move | None:
-    """A positive metric whose every new value lies beyond a factor of its old median, on one side."""
+    """The move of a positive metric if all new values are beyond a factor of its old median, on one side."""
     old, new = _level(before, name), _level(after, name)
     if len(old) < _MIN_BEFORE or len(new) < SETTLED:
         return None
@@ -128,7 +128,7 @@ def _scaled(before: list[Mapping[str, float]], after: list[Mapping[str, float]],
 
 
 def _shifted(before: list[Mapping[str, float]], after: list[Mapping[str, float]], name: str) -> Move | None:
-    """A metric of any sign whose new median lies outside its old noise, and visibly so."""
+    """The move of a metric of any sign if its new median is outside its old noise and at least a tenth away."""
     old, new = _level(before, name), _level(after, name)
     if len(old) < _MIN_BEFORE or len(new) < SETTLED:
         return None
@@ -138,7 +138,7 @@ def _shifted(before: list[Mapping[str, float]], after: list[Mapping[str, float]]
 
 
 def _is_smooth(before: list[Mapping[str, float]], after: list[Mapping[str, float]]) -> bool:
-    """What the optimiser does has stayed where it was, and enough of it is logged to say so."""
+    """Whether the optimiser's metrics are unchanged, and enough of them are logged to tell."""
     cut_before, cut_after = _level(before, "truncated_frac"), _level(after, "truncated_frac")
     if cut_before and cut_after and median_of(cut_after) > median_of(cut_before) + _TRUNCATION_SHARE:
         return False
@@ -156,9 +156,9 @@ def _is_smooth(before: list[Mapping[str, float]], after: list[Mapping[str, float
 
 
 BASELINES = ("entropy", "response_len_mean", "truncated_frac")
-"""Metrics that several rules compare with what they were early in the segment."""
+"""Metrics that several rules compare with their level early in the segment."""
 HELD_RECORDS = 128
-"""Records kept of a segment: those behind a frozen level, and the longest time from an onset to its alert."""
+"""Newest records kept: enough for a frozen level plus the longest delay from an onset to its alert."""
 FLAT_REWARD_STD = 1e-6
 """Below this the rewards of a group are equal up to rounding (a constant reward is rarely exactly 0 in float32)."""
 SOLVED_SHARE = 0.97
@@ -166,22 +166,22 @@ SOLVED_ZERO_STD = 0.8
 _CONSTANT = 1e-9
 _ENDING = 0.05
 _MOVING = 3
-"""Records in a row on which the learning rate moved: it has a schedule."""
+"""After this many consecutive changes of the learning rate, it has a schedule."""
 LEVEL = 10
-"""Values whose median is the level of what is noisy."""
+"""Smoothing window: the level of a noisy metric is the median of this many values."""
 _LEFT = 10
-"""Values that say where a metric was when it was left."""
+"""Number of values that define the level of a metric at a restart."""
 _SHARES_OF_FEW = frozenset({0.0, 0.5, 1.0})
 _FLIPS, _MANY = 3, 1_000_000_000
-"""Times that a batch became flat and had not been: of many groups that is no chance."""
+"""How often a batch became flat: this often by chance means few groups. The second value rules few groups out."""
 ALL_FLAT = 0.99
-"""At this share of zero-variance groups there is no signal: below it a gradient norm is 0 up to rounding alone."""
+"""From this share of zero-variance groups on there is no signal; below it, a gradient norm of 0 is due to rounding."""
 _SOME, _FAR = 0.5, 0.3
-"""Not yet most groups; and the part of the reward's range that is no step of learning."""
+"""Share of groups below which few are flat; share of the reward's range too large for one step of learning."""
 
 
 def earn_the_same(values: Mapping[str, float]) -> bool | None:
-    """All completions of the batch do, up to rounding; None where neither spread nor extremes are logged."""
+    """Whether all completions of the batch do, up to rounding; None if neither spread nor extremes are logged."""
     if "reward_std" in values:
         return values["reward_std"] < FLAT_REWARD_STD
     if "reward_max" in values and "reward_min" in values:
@@ -190,7 +190,7 @@ def earn_the_same(values: Mapping[str, float]) -> bool | None:
 
 
 def _without_contrast(values: Mapping[str, float]) -> float | None:
-    """The share of groups without contrast, where only those that have some are logged, as a share or a count."""
+    """The share of groups without contrast, derived from the share or count of groups with contrast."""
     if (mixed := values.get("mixed_group_frac")) is not None:
         return 1.0 - mixed
     if (mixed := values.get("mixed_group_count")) is None:
@@ -202,19 +202,18 @@ def _without_contrast(values: Mapping[str, float]) -> float | None:
 class RewardTrack(Cloned):
     """How the reward of a segment has moved so far.
 
-    The reward is the raw score where it is logged, because `reward_mean` may
-    contain the KL penalty; the success rate (accuracy) where neither is, and of robot policies, whose reward is shaped.
+    The reward is the raw score if logged, because `reward_mean` may contain the KL penalty. The success rate (accuracy)
+    stands in if neither is logged, and for robot policies, whose reward is shaped.
 
     Attributes:
         value: reward of this record, or None.
-        zero_share: share of zero-variance groups, or None
-            where it was never logged; 1.0 where the standard deviation is 0.
-        usual: median of the last ten rewards; `before` that of the ten before this record.
-        start: `usual` when it first covered five records.
-        has_few_groups: a batch is one prompt group or two: all of it scores the same every so often, by chance.
-        is_reward: a reward was logged, so that a success rate does not stand in for it.
-        is_sudden: from one record to the next every completion scores the same, at another level than
-            before: not a saturated task, for that shows in some groups first.
+        zero_share: share of zero-variance groups, or None if not logged; 1.0 if the standard deviation is 0.
+        usual: median of the last ten rewards; `before`: its value before this record.
+        start: `usual` after the first four records.
+        has_few_groups: a batch is one or two prompt groups, so all of it scores the same now and then by chance.
+        is_reward: a reward was logged, so the success rate does not stand in for it.
+        is_sudden: from one record to the next, all completions came to score the same, at a different level; a
+            saturated task shows in some groups first.
     """
 
     def __init__(self, *, is_of_success: bool = False) -> None:
@@ -262,7 +261,7 @@ class RewardTrack(Cloned):
         self._note_spread(value, last, values)
 
     def read(self, values: Mapping[str, float]) -> float | None:
-        """The reward of a record, or None where it is not logged."""
+        """The reward of a record, or None if it is not logged."""
         if self.is_of_success:
             return values.get("success_frac")
         if (value := values.get("score_mean")) is None:
@@ -270,7 +269,7 @@ class RewardTrack(Cloned):
         return value if value is not None or self.is_reward else values.get("success_frac")
 
     def _note_spread(self, value: float, last: float, values: Mapping[str, float]) -> None:
-        """How many groups have zero variance, and whether that came from one record to the next."""
+        """Update the share of zero-variance groups, and whether it came up from one record to the next."""
         std, known = values.get("reward_std"), self.zero_share
         if std is not None and std < FLAT_REWARD_STD:
             self.zero_share = 1.0
@@ -280,7 +279,7 @@ class RewardTrack(Cloned):
             self.zero_share = 0.0 if std is not None else None
         share = self.zero_share
         if share is not None and share != known:
-            # The shares of one or two groups are 0, a half and 1, and all of a batch is flat again and again.
+            # With one or two groups, the share is 0, 0.5 or 1, and the whole batch is flat again and again.
             if share not in _SHARES_OF_FEW:
                 self._flips = -_MANY
             self._flips += share == 1.0
@@ -292,17 +291,17 @@ class RewardTrack(Cloned):
 
     @property
     def has_many_groups(self) -> bool:
-        """A share of zero-variance groups was seen that one or two groups cannot have."""
+        """A share of zero-variance groups was seen that is impossible with one or two groups."""
         return self._flips < 0
 
     @property
     def is_constant(self) -> bool:
-        """The reward has never moved: distillation, or a reward that is not used."""
+        """The reward has never moved, as in distillation, or if it is not used."""
         return self.count > 0 and self.top - self.bottom < _CONSTANT
 
     @property
     def is_high(self) -> bool:
-        """The median reward is in the top 3 % of the range seen, and this one has not left the top tenth."""
+        """The median reward is in the top 3 % of the range seen, and the current one in the top tenth."""
         reach = self.top - self.bottom
         if reach <= _CONSTANT or self.is_sudden or self.usual < self.top - (1.0 - SOLVED_SHARE) * reach:
             return False
@@ -316,18 +315,18 @@ class RewardTrack(Cloned):
 
     @property
     def is_solved(self) -> bool:
-        """Task saturated: reward at its top with nearly all groups at zero variance; nothing is wrong."""
+        """The task is saturated: reward at its top, nearly all groups at zero variance; nothing is wrong."""
         if self.zero_share is None or self.zero_share <= SOLVED_ZERO_STD or self.is_sudden:
             return False
         if self.is_high:
             return True
-        # It has just come up: this reward is at the top although the median of ten still lags behind.
+        # The reward has just reached the top; the median of ten still lags behind.
         near = self.top - (1.0 - SOLVED_SHARE) * (self.top - self.bottom)
         return self.value is not None and self.value >= near and self.is_improving
 
     @property
     def is_coming_up(self) -> bool:
-        """This reward is in the top fifth, and the newest five above those before by two standard errors."""
+        """The reward is in the top fifth, and the newest five exceed the five before by two standard errors."""
         near = self.top - 0.2 * (self.top - self.bottom)
         if self.is_sudden or self.value is None or self.value < near or self.count < 10:
             return False
@@ -336,12 +335,12 @@ class RewardTrack(Cloned):
 
     @property
     def is_improving(self) -> bool:
-        """The median reward is above the start by a tenth of the range seen."""
+        """The median reward is above the start by more than a tenth of the range seen."""
         return self.count > 0 and self.usual - self.start > 0.1 * (self.top - self.bottom)
 
     @property
     def has_gained(self) -> bool:
-        """The same by a quarter of the range: what wobbles only does so once in ten times, and not once in three."""
+        """The same for a quarter of the range: noise alone exceeds that one time in ten, not one in three."""
         return self.count > 0 and self.has_gained_since(self.start)
 
     def has_gained_since(self, level: float) -> bool:
@@ -349,19 +348,19 @@ class RewardTrack(Cloned):
 
 
 REWARD = "reward"
-"""Where the reward is named among canonical metrics: whichever stands for it, as `RewardTrack` reads it."""
+"""Stands among canonical metrics for whichever one `RewardTrack` reads as the reward."""
 RESTORED = ("entropy", "response_len_mean", "grad_norm", "kl_ref", "off_policy_kl", "rollout_prob_diff_mean")
-"""What a checkpoint that was restored whole leaves where it was, besides the reward."""
+"""Metrics that, like the reward, resume at the same level after a checkpoint was restored completely."""
 
 
 class LeftMetric(NamedTuple):
-    """A metric in the segment that a restart left, before the step at which it resumed.
+    """A metric in the segment before a restart, up to the step at which the run resumed.
 
     Attributes:
         level: median of its last values.
-        sigma: robust deviation of these; of their logs for what is `RESTORED`, which is positive.
-        least, most: the extremes of these.
-        learned: how far the reward was above the start of that segment; 0.0 for others.
+        sigma: robust standard deviation of these; of their logs for `RESTORED` metrics, if all are positive.
+        least, most: minimum and maximum of these.
+        learned: how far the reward was above the start of that segment; 0.0 for other metrics.
     """
 
     level: float
@@ -372,11 +371,11 @@ class LeftMetric(NamedTuple):
 
 
 ILL = frozenset({"entropy", "gradient", "nonfinite"})
-"""Beside verdicts of these families nothing is a new phase."""
+"""While a verdict of these families is active, no new phase is recognised."""
 
 
 class Onset(NamedTuple):
-    """Where an active family of symptoms began, and which rule, or part of one, saw it in which canonical metric."""
+    """Where an active family of symptoms began, and which rule (or part) saw it in which canonical metric."""
 
     record: int
     step: int
@@ -386,11 +385,11 @@ class Onset(NamedTuple):
 
 _HELD_CHECKPOINTS = 64
 SAVE_SHARE = 0.01
-"""A step that spends this part of its time on a save has written a checkpoint."""
+"""A step that spends more than this share of its time on saving has written a checkpoint."""
 
 
 class Checkpoints(Cloned):
-    """Steps of which a checkpoint is known: what lies on disk, and what took the time to write one."""
+    """Steps with a known checkpoint: found on disk, or inferred from the time spent on saving."""
 
     def __init__(self) -> None:
         self.on_disk: frozenset[int] = frozenset()
@@ -402,29 +401,29 @@ class Checkpoints(Cloned):
             self._logged = (*self._logged[1 - _HELD_CHECKPOINTS :], observation.step)
 
     def before(self, step: int) -> int | None:
-        """The last one before a step; None where none is known."""
+        """The last one before a step; None if none is known."""
         return max((saved for saved in (*self._logged, *self.on_disk) if saved < step), default=None)
 
 
 class RuleContext(Cloned):
-    """One record and what has gone before it in its segment.
+    """One record, and the history of its segment.
 
     Attributes:
         record: its number in the segment, from 1.
         lr: learning rate of this record or the latest known, or None.
-        is_lr_rising: the learning rate still warms up (or rose on this record).
-        is_lr_held: it had moved on every record and stands still on this one: a step was left out.
+        is_lr_rising: the learning rate rose on the last record that logs it.
+        is_lr_held: it had moved on every record but did not on this one: a step was skipped.
         phase: whether a new phase of the run was recognised on this record.
         alarms: family → record of the segment in which a verdict of it last began or got worse.
         onsets: family → where the oldest of its active verdicts, at WARN or above, began.
         standing: rules, and parts of rules, whose alert is active at WARN or above.
-        held: those whose alert would be, but for the cap on alarms, or the silence after one.
-        raised: rule and level → how many alarms the run has been told of, restarts included.
-        homes: number → the level before that an alert has frozen.
-        baselines: metric → what it was early in the segment, by the same records as the baseline that pages show.
-        first: the first records of the segment, or of its newest phase: those that baselines are of.
-        left: `REWARD` and what is `RESTORED` → where it was before the restart that began this segment, where known.
-        staleness_bound: so many versions old a sample may be, by the settings; None where they do not say.
+        held: those whose alert stays at INFO only because of the cap on alarms.
+        raised: (rule, level) → alarms reported in this run so far, restarts included.
+        homes: judged number → its earlier level, as frozen by an alert.
+        baselines: metric → its level early in the segment, from the same records as the baseline that pages show.
+        first: the first records of the segment, or of its newest phase; baselines are made of them.
+        left: `REWARD` and `RESTORED` metrics → their level before the restart that began this segment, where known.
+        staleness_bound: maximum age of a sample in policy versions, by the run's settings; None if they do not say.
     """
 
     def __init__(self, algorithm: Algorithm, traits: Traits, group_size: int | None) -> None:
@@ -477,7 +476,7 @@ class RuleContext(Cloned):
         if phase.moves and not ILL.isdisjoint(self.onsets):
             phase.moves = ()
         if phase.moves:
-            # Another task has another range: what the reward was says nothing about what it should be.
+            # Another task has another range, so earlier rewards say nothing about what to expect.
             self.reward = RewardTrack(is_of_success=self.algorithm is Algorithm.EMBODIED)
             self.reward.observe(values)
             self.homes, self.first = {}, (observation,)
@@ -486,7 +485,7 @@ class RuleContext(Cloned):
         lr, before = values.get("lr"), self.lr
         self.is_lr_held = lr is not None and lr == before and self._lr_moved >= _MOVING
         if lr is not None:
-            if not self.is_lr_held:  # one step left out does not end a schedule
+            if not self.is_lr_held:  # a skipped step does not end a schedule
                 self._lr_moved = self._lr_moved + 1 if lr != before else 0
             self.is_lr_rising = before is not None and lr > before * (1.0 + 1e-9)
             self.lr = lr
@@ -494,7 +493,7 @@ class RuleContext(Cloned):
                 self.top_lr = lr
 
     def before(self, metric: str, count: int) -> list[float]:
-        """The newest `count` of its values on the records before this one, as far as these are held, oldest first."""
+        """Up to `count` of the metric's newest values before this record, oldest first."""
         rows = list(self.recent)[:-1]
         return [row.values[metric] for row in rows if metric in row.values][-count:]
 
@@ -506,14 +505,14 @@ class RuleContext(Cloned):
 
     @property
     def evaluations(self) -> Mapping[str, float]:
-        """Score of this record's evaluations by source, worked out when it is asked for."""
+        """Source → score of this record's evaluations; computed on demand."""
         if self._evaluations is None:
             self._evaluations = evaluations(self.observation)
         return self._evaluations
 
     @property
     def histories(self) -> Mapping[str, EvaluationHistory]:
-        """Evaluations by source, this record's included; kept from the first record on that is asked about."""
+        """Source → evaluations including this record's, from the first record on for which this was read."""
         histories = self._histories
         if self._evaluated is not self.observation:
             self._evaluated = self.observation
@@ -524,24 +523,24 @@ class RuleContext(Cloned):
         return histories
 
     def late(self, observation: Observation) -> RuleContext:
-        """This with a row that came late in place of the record; its evaluations are kept all the same."""
+        """A copy with a late row in place of the record; it shares the evaluation histories."""
         twin = self.clone()
         twin.observation, twin.values = observation, observation.values
         twin._histories = self._histories
         return twin
 
     def note(self, event: Event, since_record: int, since_step: int, *, is_told: bool = True) -> None:
-        """Remember which families are active and since when, from WARN on, for composite rules.
+        """Remember which families are active at WARN or above, and since when, for composite rules.
 
         Args:
-            since_record: the number in the run, not in the segment, of the record where the alert began.
-            is_told: False where another part of its rule stands as bad.
+            since_record: record at which the alert began, counted in the run, not in the segment.
+            is_told: False if the event is not reported because another part of the rule is as bad.
         """
         if event.state is EventState.FACT:
             return
         is_back = event.state is EventState.RESUMED and event.raised_by not in self.standing
         if event.state is EventState.RECOVERED or event.level < Level.WARN:
-            # Also one that has settled at a harmless level: it no longer counts as a symptom.
+            # An alert that was lowered to INFO no longer counts as a symptom either.
             self.forget(event)
         else:
             if event.state is EventState.ESCALATED and event.raised_by in self.standing:
@@ -553,19 +552,19 @@ class RuleContext(Cloned):
             return
         baseline = self.baselines.get(event.metric)
         if baseline is not None and baseline.value is not None:
-            # What was quoted once does not move any more.
+            # A baseline that has been quoted no longer changes.
             self._unlearnt = tuple([name for name in self._unlearnt if name != event.metric])
         whose = (event.rule, event.level)
         self.raised[whose] = self.raised.get(whose, 0) + (is_told and not is_back)
         self.alarms[event.family] = self.record
-        # Records are counted in the segment here, in the run there.
+        # `self.record` counts in the segment, the event's records in the run.
         began = self.record - (event.record - since_record)
         onset = self.onsets.get(event.family)
         if onset is None or began < onset.record:
             self.onsets[event.family] = Onset(began, since_step, event.raised_by, event.metric or event.key)
 
     def forget(self, event: Event) -> None:
-        """Its rule, or part, is no longer active, nor its family, if that is what began it."""
+        """Mark its rule (or part) as no longer active, and its family too if that rule began it."""
         self.standing.discard(event.raised_by)
         self.held.discard(event.raised_by)
         onset = self.onsets.get(event.family)
@@ -574,17 +573,17 @@ class RuleContext(Cloned):
 
     @property
     def place(self) -> tuple[int, int]:
-        """(Record, step) of the record, in the run."""
+        """(Record, step), counted in the run."""
         return self.observation.record, self.observation.step
 
     @property
     def is_at_top(self) -> bool:
-        """The task is saturated, or the reward is at its top: what fades now has done its work."""
+        """The task is saturated or the reward is at its top, so fading signals are expected."""
         return self.reward.is_high or self.reward.is_solved
 
     @property
     def is_paused(self) -> bool:
-        """The learning rate is exactly 0: nothing is meant to move."""
+        """The learning rate is exactly 0, so nothing is meant to move."""
         return self.lr == 0.0
 
     @property
@@ -594,16 +593,16 @@ class RuleContext(Cloned):
 
     @property
     def is_ending(self) -> bool:
-        """The learning-rate schedule has decayed to near 0: whatever shrinks now shrinks with it."""
+        """The learning-rate schedule has decayed to near 0, and other metrics shrink with it."""
         return self.lr is not None and self.lr < _ENDING * self.top_lr
 
     def restart(self, step: int | None = None) -> None:
-        """Forget the segment, but for where it was before the `step` at which the run resumes; None: another run."""
+        """Forget the segment except its levels before `step`, where the run resumes; None means another run."""
         self.left = {} if step is None else self._left_at(step)
         self._begin()
 
     def _left_at(self, step: int) -> dict[str, LeftMetric]:
-        """Without what was ill: a restart is meant to leave that behind."""
+        """Levels before `step`, without metrics in alarm, as a restart is meant to leave those behind."""
         before = [one.values for one in self.recent if one.step < step]
         ill = {onset.metric for onset in self.onsets.values()}
         rewards = [value for one in before if (value := self.reward.read(one)) is not None]

@@ -1,9 +1,9 @@
 """Runs every rule that applies to a run, record by record, without a clock.
 
-Owns the order of judgement, restarts, the event log, incidents (alarms that began within a few records of one another)
-and what is shown. What a rule looks for is the rule's business; where observations come from is not known here.
+Owns the order of evaluation, restarts, the event log, incidents (alarms whose onsets are a few records apart) and what
+is shown. What to look for is up to the rules; where observations come from is not known here.
 
-Every rule whose metrics a run logs is asked about every record; `bench/bench_ingest.py` measures what that costs.
+Every rule whose metrics a run logs runs on every record; `bench/bench_ingest.py` measures the cost.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _FIELD_TOLD = {LANGUAGE: "; a language model's run, by its keys", CLASSIC: "; a 
 
 
 class _OpenIncident(NamedTuple):
-    """An incident and how far it reaches.
+    """An incident and the records it spans.
 
     Attributes:
-        incident: with its first mover so far.
-        group: learning or system: what costs time alone is no cause of what is learned, nor a consequence.
-        first, last: records of its earliest and its latest onset.
-        is_dated: a collapse is in it, whose sentence names the onset: nothing moves that any more.
+        incident: names the earliest alarm so far.
+        group: learning or system, never both: lost time alone neither causes learning problems nor follows from them.
+        first, last: records of its earliest and latest onset.
+        is_dated: it contains a collapse, whose message names the onset, so the onset is fixed.
     """
 
     incident: Incident
@@ -53,7 +53,7 @@ class Incidents(State):
     known: dict[int, Incident] = {}
 
     def join(self, rule: str, group: str, record: int, step: int, *, is_dated: bool) -> tuple[Incident, int]:
-        """Put an alarm into the incident that it belongs to, or into a new one: that, and the record of its onset."""
+        """Add an alarm to the incident it belongs to, or to a new one; returns that and the record of its onset."""
         for i, one in enumerate(self._open):
             earliest = one.first - (0 if one.is_dated else TOGETHER_RECORDS)
             if one.group != group or not earliest <= record <= one.last + TOGETHER_RECORDS:
@@ -71,7 +71,7 @@ class Incidents(State):
         return incident, record
 
     def reach_back(self, number: int, rule: str, record: int, step: int) -> None:
-        """Begin an incident no later than another part of a rule that is in it."""
+        """Move the start of an incident back to the onset of another part of a rule that is in it."""
         for i, one in enumerate(self._open):
             if one.incident.number == number and record < one.first and not one.is_dated:
                 self.known[number] = incident = Incident(number, rule, step)
@@ -96,11 +96,11 @@ class RuleSelection:
 
     @property
     def group_size(self) -> int | None:
-        """Completions per prompt: what the user says, else what the stream does."""
+        """Completions per prompt, as configured, else as read from the stream."""
         return self._options.group_size or self.identity.group_size
 
     def shown_level(self, rule: str, level: Level) -> Level:
-        """The level of an alert as it is shown: no higher than the evidence lets its rule say in this field."""
+        """The level at which an alert is shown: capped by the evidence there is for its rule in this field."""
         return min(level, self._highest.get(rule, level))
 
     def is_enabled(self, rule: str) -> bool:
@@ -118,15 +118,15 @@ class RuleSelection:
         return spec.runs_always or spec.is_logged(self.identity)
 
     def key_of(self, metric: str) -> str:
-        """The key that a metric is read from; empty where it is not logged."""
+        """The key that a metric is read from; empty if it is not logged."""
         signals = self.identity.signals.get(metric)
         return signals[0].key if signals else ""
 
     def keeps(self, spec: RuleSpec, before: RuleSelection) -> bool:
-        """Whether a rule goes on with its state: it applies, with the same thresholds and the same keys."""
+        """Whether a rule keeps its state: it still applies, with the same thresholds and the same keys."""
         if not self.applies(spec) or not self.logs(spec):
             return False
-        # Where another key has taken a metric over, what was learned is about other numbers.
+        # If a metric is now read from another key, the baselines learned so far are of other numbers.
         if any(before.key_of(metric) not in ("", self.key_of(metric)) for metric in spec.metrics):
             return False
         settings = self._options.settings
@@ -134,7 +134,7 @@ class RuleSelection:
 
 
 class _Announcer(State):
-    """Says once which profiles' thresholds apply, which guesses were given up, and what the training script says."""
+    """Logs once each: profiles whose thresholds apply, guesses that were dropped, alerts of the training script."""
 
     has_told, _dropped, _repeated = False, 0, 0
 
@@ -158,7 +158,7 @@ class _Announcer(State):
 
 
 class Engine(Cloned):
-    """The rules at work on one run; `events`: every transition so far, in the order of the file."""
+    """Applies the rules to one run; `events` holds every transition so far, in the order of the file."""
 
     def __init__(self, identity: Identity, options: EngineOptions | None = None) -> None:
         self._options = options or EngineOptions()
@@ -180,7 +180,7 @@ class Engine(Cloned):
         return [spec for spec in self.active if self.rules.logs(spec)]
 
     def observe(self, observation: Observation) -> list[Event]:
-        """Judge one closed step; the transitions that it caused, in order. Late rows are for rules that take them."""
+        """Judge one closed step and return its transitions in order. Only rules that accept late rows see these."""
         if observation.is_late:
             return self._observe_late(observation)
         happened: list[Event] = []
@@ -195,8 +195,8 @@ class Engine(Cloned):
             happened += self._begin_anew()
         quiet = QUIET
         for state in self._states:
-            # Nine in ten have nothing to say.
-            detect = state.detect  # by itself: a slot that is called at once is looked up the slow way
+            # The fast path: nine rules in ten find nothing.
+            detect = state.detect  # on its own line: calling a slot directly is a slower lookup
             finding = detect(context)
             if (finding is quiet or finding is None) and state.is_idle:
                 continue
@@ -220,7 +220,7 @@ class Engine(Cloned):
         return told
 
     def _begin_anew(self) -> list[Event]:
-        """A new phase: baselines from before it no longer apply; what was raised because of it ends."""
+        """Begin a new phase: earlier baselines no longer apply, and alerts that the change itself raised end."""
         happened: list[Event] = []
         record = self._context.observation.record
         for state in sorted(self._states, key=self._told_of.is_of):
@@ -232,7 +232,7 @@ class Engine(Cloned):
         return happened
 
     def _note(self, event: Event, state: AlertState) -> list[Event]:
-        """Log a transition with subject and incident; what is told of it: nothing where its rule stands as before."""
+        """Note a transition with its subject and incident; returns the logged event, or [] if nothing changes."""
         told = self._spoken(event, state, self._context)
         if event.is_alarm and not state.incident and self.rules.shown_level(event.raised_by, event.level) >= Level.WARN:
             others = [] if told else self._told_of.shown(self._beside(state))
@@ -249,7 +249,7 @@ class Engine(Cloned):
         return [] if told is None else [self._log(*told)]
 
     def _log(self, event: Event, state: AlertState) -> Event:
-        """Add to the events what is told of an alert: with its subject, its incident and the baseline it quotes."""
+        """Append an event of an alert, with its subject, its incident and the baseline it quotes."""
         metric, key = _subject(state, self.rules.identity)
         base = verdict_of(state, metric, key, self._context).quoted_baseline if state.is_firing else None
         incident = state.incident if event.is_alarm or event.state is EventState.RESUMED else 0
@@ -258,14 +258,14 @@ class Engine(Cloned):
         return event
 
     def _tell_anew(self, before: RuleSelection) -> list[Event]:
-        """Tell of each alert that is shown at another level, now that the run turned out to be of another field."""
+        """Report each alert whose shown level changes because the run turned out to belong to another field."""
         happened = []
         for state in self._told_of.shown(self._states):
             was, now = (rules.shown_level(state.spec.id, state.level) for rules in (before, self.rules))
             if was is now:
                 continue
             if not state.is_firing:
-                state.level = Level.OK  # what was told of it stays as it was
+                state.level = Level.OK  # its past events are not rewritten
                 continue
             how = EventState.ESCALATED if now > was else EventState.EASED
             said = sentence(state, self._context) + _FIELD_TOLD[self.rules.field]
@@ -276,7 +276,7 @@ class Engine(Cloned):
         return happened
 
     def _join(self, state: AlertState) -> int:
-        """Put an alarm into an incident; one whose sentence names the onset names that of the incident."""
+        """Put an alarm into an incident; an alarm whose message names the onset takes over the incident's."""
         spec, is_dated = state.spec, state.detector.names_onset and state.detector.since is not None
         incident, record = self._incidents.join(
             spec.rule, spec.group.value, state.since_record, state.since_step, is_dated=is_dated
@@ -292,7 +292,7 @@ class Engine(Cloned):
         return [one for one in others if one.spec.part not in self._muted]
 
     def _spoken(self, event: Event, state: AlertState, context: RuleContext) -> tuple[Event, AlertState] | None:
-        """What is told of a transition, at the level that is shown, and of which part; None where all is as before."""
+        """The event to report for a transition, at the level shown, and its part; None if nothing changes."""
         if state.spec.rule in registry.PARTS and state.spec.part not in self._muted:
             if (told := self._told_of.tell(event, state, self._beside(state), context)) is None:
                 return None
@@ -301,16 +301,16 @@ class Engine(Cloned):
         return None if self._told_of.is_shown_already(event) else (event, state)
 
     def after(self, observation: Observation) -> Engine:
-        """A copy that has judged `observation`, for a look at the open step; its events are those that this caused."""
+        """A copy that has judged `observation`, to preview the open step; it holds only the events this caused."""
         twin = self.clone()
-        # What was copied is read by a slow way from then on (see `structs`): the copy goes on with the run instead.
+        # Copying slows later attribute reads of the original (see `structs`), so the copy continues the run.
         self.__dict__, twin.__dict__ = twin.__dict__, self.__dict__
         self.events, twin.events = twin.events, self.events
         twin.observe(observation)
         return twin
 
     def restart(self, observation: Observation) -> list[Event]:
-        """Begin a new segment at `observation`: a fact, the end of its alerts, new baselines; before its first row."""
+        """Begin a new segment before its first row `observation`: log a fact, end alerts, reset baselines."""
         happened = []
         was_crossing = self._crossing.is_certain
         is_crossing = self._crossing.note(observation.step, self._context.record - 1)
@@ -323,16 +323,16 @@ class Engine(Cloned):
         ended = self._context.late(observation)
         is_same = not observation.other_run
         passed = [one for one in self._states if one.is_firing and is_same and observation.step > one.since_step]
-        # What was before an onset that the run has passed still says whether the metric comes back; what is beyond a
-        # line of the rule's own is so in the new segment as well, until a record says otherwise.
+        # Past the onset of an alert, its frozen level still tells whether the metric comes back; and an absolute line
+        # counts as crossed in the new segment too, until a record says otherwise.
         kept = {state.spec.id: state for state in passed if isinstance(state.standing, Departure)}
         beyond = {state.spec.id: state for state in passed if state.standing.side}
         how = "; left behind by a restart" if is_same else "; another run begins"
-        for state in sorted(self._states, key=self._told_of.is_of):  # what was told of last: nothing is left by then
+        for state in sorted(self._states, key=self._told_of.is_of):  # reported part last: no heir is left
             if state.is_firing and state.spec.id not in kept and state.spec.id not in beyond:
                 told = self._spoken(state.recover(ended, how), state, ended)
                 happened += [] if told is None else [told[0]]
-                # To see whether it is left again. What begins long before the onset has to learn first.
+                # Kept to see whether the metric leaves its level again, unless that has to be learned again first.
                 if is_same and (state.spec.family not in _LEARNED or 2 * observation.step > state.since_step):
                     kept[state.spec.id] = state
         self.events += happened
@@ -345,7 +345,7 @@ class Engine(Cloned):
         return happened
 
     def identified(self, identity: Identity) -> list[Event]:
-        """Apply what the stream turned out to be; rules that still apply keep their state."""
+        """Apply a newly recognised identity of the stream; rules that still apply keep their state."""
         before, self.rules = self.rules, RuleSelection(identity, self._options)
         context = self._context
         context.algorithm, context.traits = identity.algorithm, identity.traits
@@ -366,7 +366,7 @@ class Engine(Cloned):
         return happened + self._tell_anew(before)
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
-        """Take the verdicts of a rule, with its parts, or of a part out of `verdicts`; it goes on judging and logging.
+        """Hide the verdicts of a rule with its parts, or of one part, from `verdicts`; it goes on judging and logging.
 
         Raises:
             KeyError: there is no such rule.
@@ -380,14 +380,14 @@ class Engine(Cloned):
         return frozenset(self._muted)
 
     def take_checkpoints(self, steps: Sequence[int]) -> None:
-        """Steps of which a checkpoint lies on disk; a collapse names the last one before it."""
+        """Set the steps with a checkpoint on disk; a collapse names the last one before it."""
         self._context.checkpoints.on_disk = frozenset(steps)
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Active alerts, then those recovered lately, without muted ones; worst first, oldest first among equals.
+        """Active alerts, then recently recovered ones, without muted ones; worst first, oldest first among equals.
 
-        Nor are there notes that a graver alert has made meaningless.
+        INFO alerts that a graver alert makes meaningless are left out too.
         """
         return self._shown(is_muted=False)
 
@@ -416,7 +416,7 @@ class Engine(Cloned):
         return Part(one.spec.id, one.spec.title, one.since_step, level, _subject(one, self.rules.identity)[0])
 
     def _is_followed(self, state: AlertState) -> bool:
-        """Whether another family of symptoms of learning has begun since, and stands."""
+        """Whether a learning alarm of another family has begun since and is still active."""
         alarms = [one for one in self._states if one.is_firing and one.level >= Level.WARN]
         since = [one.spec for one in alarms if one.since_record >= state.since_record]
         return any(spec.group is Group.LEARNING and spec.family != state.spec.family for spec in since)
@@ -427,19 +427,19 @@ class Engine(Cloned):
 
     @property
     def warm_up(self) -> tuple[int, int] | None:
-        """Records seen of those that the baselines need, or None once they stand."""
+        """(Records seen, records that the baselines need), or None once the baselines are final."""
         seen = self._context.record
         return (seen, WARM_UP_RECORDS) if seen < WARM_UP_RECORDS else None
 
     def clone(self) -> Self:
-        """An independent copy of the state; the event log of the copy begins empty."""
+        """An independent copy with an empty event log."""
         twin = super().clone()
         twin.events = []
         return twin
 
 
 def _subject(state: AlertState, identity: Identity) -> tuple[str, str]:
-    """What the verdict of a rule is about: the metric, and the trainer's key."""
+    """The metric and the trainer's key that the verdict of a rule is about."""
     subject = state.detector.subject(state.finding) if state.finding is not QUIET else None
     if subject is None:
         return identity.subject(state.spec.metrics)

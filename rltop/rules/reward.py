@@ -1,7 +1,7 @@
 """Reward: does it fall, and does it still carry a signal?
 
-Thresholds are fractions of the range that the run itself has covered, never levels: rewards are negative, unbounded and
-rescaled. The noise floor is the spread of single records, because a batch of eight moves in eighths.
+Thresholds are fractions of the range that the run itself has covered, never absolute levels: rewards may be negative,
+unbounded or rescaled. The noise floor is the spread of single records, as a batch of eight moves in eighths.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _SETTLED = 20
 _STRIDE = 5
 _ALIKE = 1.25
 _LITTLE, _MOST = 0.25, 0.8
-"""Parts of the deepest loss so far: what goes from the one to the other within five records is no wave."""
+"""Shares of the deepest loss so far: a fall from the first to the second within five records is sudden."""
 _TOP, _CLIFF, _AT_ONCE = 0.1, 0.5, 2
-"""Nor is what had lost no more than the first part of the learned range, and then the second in so many records."""
+"""So is one that begins within the first share of the learned range and loses the second within so many records."""
 _OFTEN = 3
-"""Losses of half of what was learned that a run has come back from: it does so again."""
+"""After this many recoveries from a loss of half of what was learned, further ones are expected."""
 _WRONG, _LONGER = 30, 3
-"""Wrong answers in a row that count where each record is one answer, and how many times the longest row before."""
+"""If each record is one answer: wrong answers in a row that count, also as a multiple of the longest row so far."""
 _HELD = 20
 _FEW = 8
 _AGAIN = 2
-"""Constant records before the streak: by chance, so batches are small."""
+"""Constant records before the streak: this many came by chance, so batches are small."""
 _NOISE_TO_SIGMA = 1.2533
-"""Mean absolute deviation of a normal distribution to its standard deviation: sqrt(pi / 2)."""
+"""Factor from mean absolute deviation to standard deviation of a normal distribution: sqrt(pi / 2)."""
 _WANDER_TO_SIGMA = _NOISE_TO_SIGMA / math.sqrt(6.0)
-"""Mean absolute second difference to the deviation of a level: its variance is 1 + 4 + 1 times that of one."""
+"""Factor from mean absolute second difference to standard deviation: its variance is 1 + 4 + 1 times that of one."""
 _NOISES, _HARDLY = 3.0, 0.02
-"""By how much an evaluation may be below the best: robust spreads, and part of the best."""
+"""How far an evaluation may be below the best: in robust standard deviations, and as a share of the best."""
 _ANOTHER_LENGTH = 0.1
-"""By how much episodes of another task differ in length."""
+"""Relative difference in episode length from which on the task counts as another."""
 _SCORES = ("val_score", "val_acc", "val_best", RETURN)
 
 
@@ -53,8 +53,8 @@ class _Evaluation(State):
     """Evaluations before and after the reward fell.
 
     Attributes:
-        is_after: the reward is down: what comes now is an evaluation after the onset.
-        is_fine: the newest one after the onset is no worse than the best before, less its noise.
+        is_after: the reward is down, so evaluations now come after the onset.
+        is_fine: the newest evaluation after the onset is no worse than the best before, within noise.
     """
 
     name = ""
@@ -84,17 +84,17 @@ class _Evaluation(State):
             if self.name != RETURN:
                 self.is_fine = value >= high - max(_NOISES * MAD_TO_SIGMA * self.before.mad, _HARDLY * abs(high))
                 return
-            # Returns rise over the whole run: their deviation is no noise, but episodes of another length are new.
+            # Returns rise all along, so their spread is no noise; episodes of another length show another task.
             before, now = self.length_before.median, self.length.median
             is_other = self.length.count > 0 and abs(now - before) > _ANOTHER_LENGTH * before > 0.0
             self.is_fine = value >= high and is_other
 
 
 class _Dips(State):
-    """The losses that a run has come back from by itself: what part of the learned range, and how many records long.
+    """The dips that a run has recovered from by itself: how deep, as a share of the learned range, and how long.
 
-    Sudden ones do not count, but where single records are `is_noisy`, or once the run has come back from several: the
-    more often it has, the longer the next may last.
+    Sudden dips count only if single records are noisy (`is_noisy`) or the run has recovered from several: the more
+    often it has, the longer the next may last.
     """
 
     deepest = loss = 0.0
@@ -102,7 +102,7 @@ class _Dips(State):
     began, is_sudden, is_noisy = (0, 0), False, False
 
     def note_calm(self) -> None:
-        """Take in a record without a loss; ten in a row end a dip."""
+        """Count a record without a loss; ten in a row end a dip."""
         self.good, self.falling = self.good + 1, 0
         if self.good >= LEVEL:
             self.healed += self.loss >= _CLIFF and not self.is_noisy
@@ -111,7 +111,7 @@ class _Dips(State):
             self.loss, self.bad = 0.0, 0
 
     def is_known(self, loss: float, place: tuple[int, int], *, is_of_top: bool) -> bool:
-        """Take in a loss; whether the run has come back from one about as deep, and as long by now."""
+        """Take in a loss; returns whether the run has recovered from one about as deep and as long as this so far."""
         if not self.bad:
             self.began, self.is_sudden, self.is_of_top = place, False, is_of_top and not self.is_noisy
         self.good, self.bad = 0, self.bad + 1
@@ -127,10 +127,10 @@ class _Dips(State):
 
 
 class RewardCrash(Detector):
-    """R1: the reward drops out of the learned range: in the last three records, in its level, or in a row of records.
+    """R1: the reward drops out of the learned range: in its last three records, its median of ten, or a streak.
 
-    The noise of a level of ten is two fifths of that of records. Five in a row, each below all of the twenty before
-    them, come by chance once in C(25, 5), about 2e-5, whatever the noise looks like.
+    The noise of a median of ten is two fifths of that of records. Five in a row, each below all of the twenty before
+    them, come by chance once in C(25, 5), about 2e-5, whatever the noise distribution.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -145,7 +145,7 @@ class RewardCrash(Detector):
         self.single_line = self.level_line = self.reach = self.least = 0.0
         self.is_young = self.is_single = True
         self.held: deque[float] = deque(maxlen=_HELD)
-        self.below: list[float] = []  # in order, and their newest as they came: a run may stay there for good
+        self.below: list[float] = []  # sorted; the newest also in arrival order, as a run may stay there for good
         self.newest_below: deque[float] = deque(maxlen=_HELD)
         lasts = int(thresholds["lasts"])
         self.often = NOfMCounter(max(1, 3 * lasts // 4), lasts)
@@ -193,7 +193,7 @@ class RewardCrash(Detector):
         return finding._replace(level=finding.level if has_lasted else INFO, steps=steps)
 
     def _is_wrong_for_long(self, value: float) -> bool:
-        """One answer a record is right or wrong, and a median of three a throw of dice: a row without any counts."""
+        """With one answer per record, a median of three is chance: count wrong answers in a row instead."""
         if value:
             self.longest, self.wrong = max(self.longest, self.wrong), 0
         else:
@@ -214,7 +214,7 @@ class RewardCrash(Detector):
         if self.is_success and reward.is_reward:
             self.__init__(self.thresholds)  # type: ignore[misc]
         self.is_success = not reward.is_reward
-        # A cliff, and the way back from one, are no noise.
+        # A cliff, and the recovery from it, are not noise.
         is_cliff = self.dips.bad > 0 and self.dips.is_sudden
         if reward.count > 1 and not is_cliff:
             self.noise.push(abs(value - reward.before))
@@ -249,7 +249,7 @@ class RewardCrash(Detector):
         return self._judge_below() if finding is QUIET else finding
 
     def _note_range(self, values: Mapping[str, float]) -> None:
-        """What single episodes of a batch differ by: their mean wanders by a part of that."""
+        """Allow the mean to vary by a share of the range of single episodes in a batch."""
         share = self.thresholds["range"]
         if share and "reward_max" in values and "reward_min" in values:
             self.reach = share * (values["reward_max"] - values["reward_min"])
@@ -288,13 +288,13 @@ class RewardCrash(Detector):
         line = max(part, noise)
         if line <= 0.0 or drop <= line:
             return QUIET
-        # A young run does not show how slowly its level swings: its noise counts double.
+        # A young run has not shown its slow swings yet, so its noise counts double.
         beyond = thresholds["beyond"] if count >= 2 * _SETTLED else 2.0
         is_deep = count >= _SETTLED and drop > max(thresholds["crit"] * learned, beyond * noise)
         return Finding(CRIT if is_deep else WARN, recent, best, best - line, (sigma,))
 
     def _judge_level(self, level: float, count: int) -> Finding:
-        """The loss of the level, against how uncertain a median of ten is."""
+        """Compare the loss of the median of ten with that median's uncertainty."""
         thresholds, best = self.thresholds, self.best
         sigma, noise = self._noise("slow_sigmas")
         line = max(thresholds["slow"] * self._learned, noise)
@@ -303,7 +303,7 @@ class RewardCrash(Detector):
         return Finding(WARN, level, best, best - line, (sigma,))
 
     def _hold(self, value: float) -> None:
-        """An ordinary record: it joins the baseline, and so do the few that seemed to leave."""
+        """Add an ordinary record to the baseline, with the few before it that seemed to leave it."""
         held, below = self.held, self.below
         leaves = held[0] if len(held) == _HELD else None
         if below:
@@ -312,8 +312,8 @@ class RewardCrash(Detector):
             self.newest_below.clear()
             leaves = self.floor
         held.append(value)
-        # No floor before there are enough records. Records that stay are not below the floor, so only those that drop
-        # out of the window can move it.
+        # There is no floor before there are enough records. Records in the window are not below the floor, so only
+        # those that drop out of it can move it.
         if len(held) == _FEW or (leaves is not None and leaves <= self.floor):
             self.floor = min(held)
 
@@ -346,20 +346,20 @@ class RewardCrash(Detector):
 
 
 def _floor(level: float, thresholds: Mapping[str, float]) -> float:
-    """The least loss that counts: a reward that was about 0 and never rose has no range to lose a part of."""
+    """The smallest loss that counts, for a reward of about 0 that never rose and so has no range."""
     least = thresholds["zero"]
     return least if abs(level) < least else 0.0
 
 
 class ConstantReward(Detector):
-    """R2: every completion of the batch earns the same; muted where it has been so since the start, and at the top.
+    """R2: every completion of the batch earns the same; quiet if that was so from the start, or at the top.
 
-    A batch of one hard prompt has equal scores occasionally. How many in a row are beyond chance: their share before,
-    by Laplace's rule of succession (same + 1) / (seen + 2), to the power of the streak's length.
+    A batch of one hard prompt has equal scores now and then. The probability of a streak by chance is the earlier share
+    of such batches, by Laplace's rule of succession (same + 1) / (seen + 2), to the power of the streak's length.
     """
 
     covered_by: frozenset[str] = frozenset()
-    """Under an alert of these it finds nothing."""
+    """While an alert of these rules is active, it finds nothing."""
     varied = same = streak = 0
     highest = -math.inf
 
@@ -376,7 +376,7 @@ class ConstantReward(Detector):
         self.streak += 1
         if not (self._is_beyond_chance(reward) and context.standing.isdisjoint(self.covered_by)):
             return QUIET
-        # A mean can stand at its own top while single completions have earned far more.
+        # A mean can be at its own top although single completions have earned far more.
         is_best = self.highest - reward.value <= self.thresholds["short"] * (reward.top - reward.bottom)
         if context.is_at_top and is_best:
             self.since = None
@@ -392,20 +392,20 @@ class ConstantReward(Detector):
         if streak < thresholds["least"] or not varied:
             return False
         has_few = reward.has_few_groups or (same >= _AGAIN and not reward.has_many_groups)
-        # Small batches try their luck on every record of a long run.
+        # Small batches have a chance on every record of a long run.
         chance = (2.0 if has_few else 1.0) * math.log(thresholds["chance"])
         is_long = streak >= thresholds["few_most" if has_few else "most"]
         return is_long or streak * math.log((same + 1) / (varied + same + 2)) < chance
 
 
 _BAD_DOWN = frozenset({"entropy", "response_len_mean", "kl_ref"})
-"""What is as suspicious far below where it was as far above: another policy, or another reference, was loaded."""
+"""Metrics as suspicious far below their level as far above: another policy or another reference was loaded."""
 _OF_MEDIANS = math.sqrt(2.0 / 10) * 1.2533
-"""Standard error of the difference between two medians of ten, in deviations of one value."""
+"""Standard error of the difference between two medians of ten, in standard deviations of one value."""
 
 
 class WorseAfterRestart(Detector):
-    """R23: a run that was resumed is not where it was before the step at which it resumes."""
+    """R23: a resumed run is not at the level that it had before the step at which it resumed."""
 
     is_about_word = True
     resumed: tuple[int, int] | None = None
@@ -426,7 +426,7 @@ class WorseAfterRestart(Detector):
         return Finding(WARN, *next(iter(moved.values())), extra, tuple(moved))
 
     def _moved(self, name: str, left: LeftMetric, context: RuleContext) -> tuple[float, float, float] | None:
-        """(Median of its newest ten values, the level before, the line between), where it has moved that far."""
+        """(Median of its newest ten values, level before, line between), or None if it is within the line."""
         noise = self.thresholds["sigmas"] * left.sigma
         if name == REWARD:
             line = left.level - max(self._least_loss(left), noise)

@@ -1,7 +1,7 @@
 """What a rule is: its specification (data) and its detector (state); its words are in `words`.
 
-Owns `RuleSpec`, `Detector` and the `Finding` that a detector has about a record; what becomes of findings is
-`alert_state`'s business. Knows no metric by name and no clock: everything is counted in records.
+Owns `RuleSpec`, `Detector` and the `Finding` that a detector returns for a record; `alert_state` turns findings into
+alerts. Knows no metric by name and no clock: everything is counted in records.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ INFO = Level.INFO
 WARN = Level.WARN
 CRIT = Level.CRIT
 MIN_CLEAR_AFTER = 3
-"""A verdict needs at least this many good records in a row to clear."""
+"""Fewest consecutive good records that clear a verdict."""
 RELEASE = 0.8
-"""A verdict on a value above a threshold holds until the value is below this part of the threshold."""
+"""Hysteresis: a verdict on a value above a threshold holds until the value is below this share of the threshold."""
 
 WINDOW, MIN_SAMPLES = 50, 10
-"""Records behind a rolling baseline, and the fewest that are one."""
+"""Records in a rolling baseline, and the minimum for one."""
 
 
 class Group(enum.StrEnum):
-    """Which of the two rows of badges a rule belongs to."""
+    """The row of badges that a rule belongs to."""
 
     LEARNING = "learning"
     SYSTEM = "system"
 
 
 class NOfM(NamedTuple):
-    """How long something must last: in `n` of the last `m` records that say anything about it."""
+    """Persistence: a condition must hold in `n` of the last `m` records that allow a judgement."""
 
     n: int
     m: int
@@ -57,12 +57,12 @@ class Finding(NamedTuple):
     """What a detector found in one record.
 
     Attributes:
-        level: how bad this record is on its own; OK is not bad.
-        baseline: what it was compared with, or None.
-        threshold: what was crossed, in the unit of `value`, or None.
-        extra: further numbers, in an order that the detector knows.
-        words: further text, in an order that the detector knows.
-        steps: the first and the last that the baseline is of, where known.
+        level: how bad this record is on its own.
+        baseline: what the value was compared with, or None.
+        threshold: the line that was crossed, in the unit of `value`, or None.
+        extra: further numbers, in an order defined by the detector.
+        words: further text, in an order defined by the detector.
+        steps: first and last step of the records behind the baseline, where known.
     """
 
     level: Level
@@ -78,12 +78,12 @@ _PLAIN = "value"
 
 
 class EvidenceNames(NamedTuple):
-    """What the numbers of a finding are called in the evidence; "" leaves one out.
+    """Names of the numbers of a finding in the evidence; "" leaves one out.
 
     Attributes:
-        value, baseline, threshold: the names; a number that a finding has not got is left out too.
+        value, baseline, threshold: the names; numbers that a finding lacks are left out too.
         extra: names and units of its further numbers.
-        cases: what is called otherwise in findings with a certain first word.
+        cases: first word of a finding → the fields that differ for it.
     """
 
     value: str = _PLAIN
@@ -94,11 +94,11 @@ class EvidenceNames(NamedTuple):
     cases: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def on(self, metric: str) -> EvidenceNames:
-        """These names, a value that has none of its own called as the metric that it is of."""
+        """These names, with the value named after the metric unless it has a name of its own."""
         return self._replace(value=metric) if metric and self.value == _PLAIN else self
 
     def case(self, finding: Finding) -> EvidenceNames:
-        """These names, as they are for a finding with its first word."""
+        """These names, with what differs for the first word of the finding."""
         return self._replace(**self.cases.get(finding.words[0], {})) if finding.words else self
 
     def of(self, finding: Finding) -> tuple[Evidence, ...]:
@@ -110,11 +110,11 @@ class EvidenceNames(NamedTuple):
 
 
 VALUE_AND_LINES = EvidenceNames()
-"""Value, baseline and threshold, called so: of most rules."""
+"""The default names, which most rules use."""
 
 
 class Subject(NamedTuple):
-    """What a verdict is about: a metric (of several keys, `instance`), or a `key` that is none of the catalogue."""
+    """What a verdict is about: a metric (`instance`: which of several keys), or a `key` outside the catalogue."""
 
     metric: str
     instance: str = ""
@@ -122,30 +122,30 @@ class Subject(NamedTuple):
 
 
 QUIET = Finding(OK)
-"""The one finding of a good record; compared by identity on the fast path."""
+"""The finding of every good record; compared by identity on the fast path."""
 
 
 def worst(*found: Finding | None) -> Finding | None:
-    """The first finding at the worst level among several statistics of one thing; None where none is logged."""
+    """The first finding at the worst level among several statistics of one thing; None if none is logged."""
     return max(filter(None, found), key=lambda one: one.level, default=None)
 
 
 class State(Cloned):
-    """What an engine and its copies must not share.
+    """State that an engine and its copies must not share.
 
-    What an instance begins with is declared in the body of its class, as with a dataclass: each gets a copy of its
-    own of every container and of everything that has `clone`. State that depends on a parameter is made by `__init__`.
+    Initial values are declared in the class body, as with a dataclass: each instance gets its own copy of every
+    container and of everything that has `clone`. State that depends on a parameter is set in `__init__`.
     """
 
     _declared: ClassVar[Mapping[str, object]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # Not its annotations, which are a dictionary too: every look at an open row would copy them ninety times.
+        # Skip `__annotations__`, also a dictionary: every preview of an open row would copy it ninety times.
         own = {name: value for name, value in vars(cls).items() if is_copied(value) and not name.startswith("__")}
         cls._declared = MappingProxyType({**cls._declared, **own})
         for name in own:
-            delattr(cls, name)  # else Python finds that of an instance by a slow way, as it might be a descriptor's
+            delattr(cls, name)  # else Python reads the instance's more slowly, checking for a descriptor
 
     def __init__(self) -> None:
         for name, value in self._declared.items():
@@ -153,7 +153,7 @@ class State(Cloned):
 
 
 def medians_of(held: object) -> Iterator[Frozen | Window]:
-    """All that a detector holds, in whatever."""
+    """All baselines that a detector holds, however nested."""
     if isinstance(held, (Frozen, Window)):
         yield held
     held = vars(held) if isinstance(held, State) else held
@@ -162,7 +162,7 @@ def medians_of(held: object) -> Iterator[Frozen | Window]:
 
 
 class _Shown(float):
-    """A number of a headline: `{value}`, `{value:%}` or `:share`, a duration `:s`, signed `:+`, any of Python's."""
+    """A number in a headline: `{value}`, `{value:%}` or `:share`, duration `:s`, signed `:+`, or any Python format."""
 
     __slots__ = ()
 
@@ -172,7 +172,7 @@ class _Shown(float):
 
 
 class _IfKnown:
-    """The baseline of a headline in words, or nothing where there is none."""
+    """The baseline in a headline, in words; empty if there is none."""
 
     def __init__(self, baseline: float | None, words: str) -> None:
         self.baseline, self.words = baseline, words
@@ -191,27 +191,27 @@ _FORMS: Mapping[str, Callable[[float], str]] = {
 
 
 class Detector(State):
-    """Looks at records one by one and says how bad each of them is.
+    """Judges records one by one: how bad is each?
 
-    Thresholds come in by name and may be overridden by the user.
+    Thresholds are passed by name and may be overridden by the user.
 
     Attributes:
-        metric: the first metric of its row.
-        text: the headline, as its row says it, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it,
-            {gone}, the part of the baseline that is lost;
-            {was} is " (baseline 0.5)", {best} " (best 0.5)" and {usual} "baseline 0.5, ", nothing where there is none.
-        texts: headlines of findings that have one of their own: by their first word, by their level, for those with
-            `extra` numbers (`more`), and for those without a baseline (`alone`).
-        holds: the level at which the rule is raised now, else OK; a detector may hold on to
-            a lower threshold of what it has said (`held_part`), so that a value at the threshold does not flicker.
-        is_firing: it holds WARN or CRIT; `hysteresis`: the part of a threshold that then counts.
-        nats: the unit of an entropy or a KL in this run, see `applicability.nats_of`; set before anything is worded.
-        is_about_word: the first word of a finding, if it has any, is the metric that it is about.
-        names_onset: its sentence names the step of the onset, that of the incident that it belongs to.
-        since: (record, step) at which what it has found began, where the detector dates it better than its findings do.
-        begun: the record from which on the run is what it compares with: of what was before it knows nothing.
-        is_known: the run has come back by itself from as much before: that its metric leaves again is not told.
-        is_excused: what was found has turned out to be no fault (a new phase): an alert on it ends.
+        metric: the first metric in the rule's row of `rules.txt`.
+        text: the headline from that row, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]}; {gone} is
+            the share of the baseline that is lost, {was} " (baseline 0.5)", {best} " (best 0.5)" and {usual}
+            "baseline 0.5, ", the last three empty without a baseline.
+        texts: headlines of special findings: by their first word, by their level, for those with `extra` numbers
+            (`more`), and for those without a baseline (`alone`).
+        holds: the level at which the rule's alert is active now, else OK; a detector may lower the threshold of that
+            level (`held_part`), so that a value near the threshold does not flicker.
+        is_firing: `holds` is WARN or CRIT; `hysteresis`: the factor on thresholds, below 1 while it is.
+        nats: the unit of an entropy or a KL in this run, see `applicability.nats_of`; set before any text is made.
+        is_about_word: the first word of a finding, if any, is the metric that it is about.
+        names_onset: its message names the step of the onset, which is that of its incident.
+        since: (record, step) of the onset, if the detector knows it better than the findings tell.
+        begun: the first record that its baselines take in; 0 for all.
+        is_known: the run has recovered from as much before, so a metric that leaves again is not reported.
+        is_excused: what was found has turned out to be no fault (a new phase), so its alert ends.
     """
 
     metric = text = ""
@@ -234,17 +234,17 @@ class Detector(State):
         return RELEASE if OK < level <= self.holds else 1.0
 
     def crossed(self, value: float, lines: Iterable[tuple[Level, str]], base: float | None = None) -> Finding:
-        """What the first of some thresholds, by name, says that a value is above; one that is held is lower."""
+        """A finding for the first of some named thresholds that a value exceeds, with hysteresis, else QUIET."""
         for level, name in lines:
             if value > self.thresholds[name] * self.held_part(level):
                 return Finding(level, value, base, self.thresholds[name])
         return QUIET
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """How bad this record is; None where it does not log what the rule looks at.
+        """How bad this record is; None if it does not log what the rule looks at.
 
-        Every rule that a run logs something for is asked about every record, in the order of the file. Must return
-        `QUIET` itself, not an equal copy, when nothing is wrong. What reads more than one metric has its own.
+        Called for every record, in the order of the file, if the run logs any of the rule's metrics. Must return
+        `QUIET` itself, not an equal copy, if nothing is wrong. Overridden by detectors that read several metrics.
         """
         value = context.values.get(self.metric)
         return None if value is None else self.look(value, context)
@@ -275,11 +275,11 @@ class Detector(State):
         return names.case(finding).of(finding)
 
     def subject(self, finding: Finding) -> Subject | None:
-        """What the headline is about, where that need not be the first of the rule's metrics that is logged."""
+        """What the headline is about; None for the first of the rule's metrics that is logged."""
         return Subject(finding.words[0]) if self.is_about_word and finding.words else None
 
     def date(self, record: int, step: int) -> None:
-        """The onset of the incident that the alert belongs to: for what names it in its own sentence."""
+        """Take over the onset of the alert's incident; for detectors that name it in their message."""
 
 
 def _always(algorithm: Algorithm, traits: Traits) -> bool:
@@ -287,30 +287,29 @@ def _always(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 class RuleSpec(Struct):
-    """A rule as data: all that judging needs but its state. What else there is to say of it, `words` finds by its id.
+    """A rule as data: everything judging needs except state. `words` has its texts, by id.
 
-    A rule may have parts: they judge for themselves, each with its own thresholds and persistence, but what is said
-    is one rule, theirs.
+    A rule may have parts, which judge for themselves with their own thresholds and persistence, but report as one rule.
 
     Attributes:
         part_of: id of the rule that this is a part of; "" for a rule.
         title: the symptom in two or three words, for a badge.
-        metrics: canonical names it looks at; the first is what a verdict is about.
-        measures: what is compared with the thresholds, where it is not the first metric itself.
-        detector: makes what looks at the records, from the thresholds; None
-            where something else decides (silence needs a clock, restarts a file).
+        metrics: canonical names it looks at; a verdict is about the first.
+        measures: what is compared with the thresholds, if not the first metric itself.
+        detector: makes the detector from the thresholds; None if something other than records decides (silence needs
+            a clock, restarts a file).
         thresholds: by name, overridable as `[rules.<id>] <name> = <number>`.
         n_of_m: how long each level must last.
-        clear_after: good records in a row that end a verdict, where more than the m of `n_of_m`.
+        clear_after: consecutive good records that end a verdict, if more than the m of `n_of_m`.
         warm_up: records before the rule can fire (0: from the first record).
-        silent_under: rules and parts under whose alert it is not raised: they say it all.
+        silent_under: rules and parts while whose alert is active this one is redundant and not raised.
         applies: whether it makes sense for an algorithm with these traits.
-        is_fact: INFO findings are facts about the run, not a state that lasts.
-        runs_always: looks at every record, not only at those of runs that log one of `metrics`.
-        reads_guesses: looks at keys that may be one of `metrics` by their names, in runs that have such keys.
-        needs_ranks: applies only to runs whose ranks each log their own durations.
+        is_fact: INFO findings are one-off facts about the run, not a lasting state.
+        runs_always: runs even if the run logs none of `metrics`.
+        reads_guesses: also reads keys that, by their names, may be one of `metrics`.
+        needs_ranks: applies only to runs in which each rank logs its own durations.
         accepts_late: also judges rows that belong to an earlier step (evaluations).
-        resets_on_phase: has a baseline that a new phase of the run invalidates; resets with it.
+        resets_on_phase: its baseline is invalid after a new phase, so it is reset then.
     """
 
     id: str
@@ -344,41 +343,41 @@ class RuleSpec(Struct):
         return self.id if self.part_of else ""
 
     def event(self, seen: Observation, level: Level, state: EventState, text: str, since: int | None = None) -> Event:
-        """What it tells on a record."""
+        """An event of this rule on a record."""
         return Event(
             seen.record, seen.step, self.rule, self.family, level, state, text, since_step=since, part=self.part
         )
 
     def is_logged(self, identity: Identity) -> bool:
-        """Whether a stream has one of the metrics, or for a rule on guesses a key that may be a metric it lacks."""
+        """Whether a stream has one of the metrics, or (`reads_guesses`) a key that may be a metric it lacks."""
         if self.reads_guesses:
             return any(name not in identity.signals for name in identity.guesses)
         return any(name in identity.signals for name in self.metrics)
 
     def n_of_m_for(self, level: Level) -> NOfM:
-        """How long `level` must last: as named, else as the next worse level that is named, else at once."""
+        """The persistence of `level`: as given, else that of the next worse level given, else `AT_ONCE`."""
         return next(
             (self.n_of_m[worse] for worse in (INFO, WARN, CRIT) if worse >= level and worse in self.n_of_m), AT_ONCE
         )
 
 
 class Line(Detector):
-    """A number above a line, or below one: the thresholds `info`, `warn` and `crit`, whichever are given, worst first.
+    """A number above (or below) a fixed line: `info`, `warn` and `crit`, whichever are given, worst first.
 
-    While it is raised the line is 0.8 of itself (1.25 where a number must not be below it), so that a value at the
-    line does not flicker, unless `is_held` is False.
+    Hysteresis: while the alert is active, its line is multiplied by 0.8 (by 1.25 for a lower limit), unless `is_held`
+    is False.
     """
 
     is_held = True
 
     def __init__(self, thresholds: Mapping[str, float], *, is_below: bool = False) -> None:
-        """`thresholds`: at least one of `info`, `warn`, `crit`; `is_below`: what is below a line is bad, not above."""
+        """`thresholds`: at least one of `info`, `warn`, `crit`; `is_below`: values below a line are bad, not above."""
         super().__init__(thresholds)
         self.is_below = is_below
         names = ((CRIT, "crit"), (WARN, "warn"), (INFO, "info"))
         self.lines = tuple([(level, thresholds[name]) for level, name in names if name in thresholds])
         lines = [line for _, line in self.lines]
-        # Nothing on the good side of this can cross a line.
+        # No value on the good side of this can cross a line, even with hysteresis.
         self.edge = max(lines) / RELEASE if is_below else min(lines) * RELEASE
 
     def subject(self, finding: Finding) -> Subject:
@@ -397,24 +396,24 @@ class Line(Detector):
 
 @lru_cache(64)
 def alike(line: float) -> float:
-    """The part of a line by which a value may be beyond it and is still written like it: 5.0 %, 0.980 or 1.02."""
+    """The share of a line by which a value may be beyond it and still round to the same text: 5.0 %, 0.980, 1.02."""
     return min(0.01, 0.0005 / abs(line)) if 0.0 < abs(line) < 1.0 else 0.005
 
 
 START_VALUES, _MINIMUM = 8, 5
-"""Values behind what something was at the start: few, because a slow rise is in them too."""
+"""Values behind a start baseline, and the minimum: few, because a slow rise affects them too."""
 BEFORE = "median before"
-"""Label of the records just before, where a rule compares with them."""
+"""Label of a baseline made of the records just before."""
 
 
 class Creep(Detector):
-    """A level that is a multiple of the start."""
+    """A metric that has grown to a multiple of its start baseline."""
 
     start = Frozen(skip=0, size=START_VALUES, minimum=_MINIMUM)
     line = release = math.inf
 
     def least(self) -> tuple[float, float]:
-        """The multiple of the start that is too much, and the level below which it does not matter."""
+        """The multiple of the start baseline that is too much, and the floor below which it does not matter."""
         return self.thresholds["warn"], self.thresholds["floor"]
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
@@ -436,10 +435,10 @@ class Creep(Detector):
 
 
 class Several(Detector):
-    """A rule's own detector, and others for further statistics of the same thing: its finding is the worst of them.
+    """A rule's own detector, and others for further statistics of the same thing: the worst finding counts.
 
-    Their thresholds are the rule's, with the name of the other before their own. It also stands before the words of a
-    finding that is theirs.
+    The others' thresholds are the rule's whose names start with the other's name, which also becomes the first word of
+    their findings.
     """
 
     def __init__(self, thresholds: Mapping[str, float], main: Detector, others: Mapping[str, Detector]) -> None:

@@ -1,8 +1,8 @@
-"""What an alert remembers of the time before it, and where its metric stands now.
+"""What an alert remembers from before its onset, and where its metric stands now.
 
-Owns the frozen level, the loads of a step before, what "back" and "flat" mean, and the level at which a metric has
-settled; when an alert ends is `alert_state`'s business. Detectors with rolling baselines learn a new level in some
-thirty records: the frozen one is kept so that "recovered" can be said of what has come back only.
+Owns the frozen level, the earlier loads of a step, the definitions of "back" and "flat", and the level at which a
+metric has settled; `alert_state` decides when an alert ends. A rolling baseline learns a new level within some thirty
+records, so the earlier one is frozen: only a metric that has really come back is reported as recovered.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rltop.structs import Cloned, NamedTuple
 from rltop.units import measure, measure_like
 
 LEVEL_RECORDS = 50
-"""Values behind a frozen level at most."""
+"""Maximum number of values behind a frozen level."""
 LEAST_VALUES = 5
-"""With fewer values before the onset the level is the baseline of the rule."""
+"""With fewer values before the onset, the rule's own baseline is the frozen level."""
 _HEALTHY_VALUES = 10
-"""With fewer values before the onset there is no healthy baseline for an absolute line."""
+"""With fewer values before the onset, no healthy baseline is quoted next to an absolute line."""
 _NEAR = 0.5
 _DEPARTED = 2.0
-"""Spreads from the level before that are no departure."""
+"""A value within this many spreads of the earlier level has not departed from it."""
 _FITS = 1.02
 EXTRA_STAGES = ("time_save", "time_eval")
 
@@ -39,8 +39,8 @@ EXTRA_STAGES = ("time_save", "time_eval")
 def own_time(observation: Observation) -> float | None:
     """Seconds of the step without checkpoint and validation, or None when not logged.
 
-    Whether these lie inside the step differs by trainer and version; they are taken out only where they fit: the other
-    stages leave room for them within 102 % of the step.
+    Trainers and versions differ in whether the step includes these; each is subtracted only if it fits into the step
+    together with the other stages (within 102 %).
     """
     values = observation.values
     if (total := values.get("time_step")) is None:
@@ -60,8 +60,8 @@ class JudgedValue(NamedTuple):
     """Which number of a record an alert is about.
 
     Attributes:
-        instance: which of its keys, where a run logs it under several; "" for the first.
-        sign: -1 where the size of a negative number is judged.
+        instance: which of the metric's keys, if a run logs it under several; "" for the first.
+        sign: -1 if the magnitude of a negative number is judged.
     """
 
     metric: str
@@ -69,7 +69,7 @@ class JudgedValue(NamedTuple):
     sign: int = 1
 
     def read(self, observation: Observation) -> float | None:
-        """The number in a record; None where it is not logged."""
+        """The number in a record; None if it is not logged."""
         if self.instance:
             value = observation.instances.get(self.metric, {}).get(self.instance)
         else:
@@ -77,7 +77,7 @@ class JudgedValue(NamedTuple):
         return None if value is None else self.sign * value
 
     def split(self, recent: Sequence[Observation], record: int) -> tuple[list[float], list[float]]:
-        """The values before a record (`LEVEL_RECORDS` at most), and those from it on; both oldest first."""
+        """The values before a record (at most `LEVEL_RECORDS`) and those from it on; both oldest first."""
         before: list[float] = []
         since: list[float] = []
         for each in reversed(recent):
@@ -88,7 +88,7 @@ class JudgedValue(NamedTuple):
         return before[::-1], since[::-1]
 
     def newest(self, recent: Sequence[Observation], record: int, most: int) -> list[float]:
-        """The newest values from a record on, `most` at most, oldest first."""
+        """Up to `most` of the newest values since a record, oldest first."""
         since = takewhile(lambda one: one.record >= record, reversed(recent))
         found = (value for one in since if (value := self.read(one)) is not None)
         return list(islice(found, most))[::-1]
@@ -98,9 +98,9 @@ class Before(NamedTuple):
     """A frozen level.
 
     Attributes:
-        value: the median of the values before the onset, or the rule's baseline where that lies farther off.
+        value: the median of the values before the onset, or the rule's baseline if that is farther from the finding.
         spread: 1.4826 × median absolute deviation of those values; 0.0 for fewer than five.
-        is_positive: it is compared by ratio: all of the values are above 0.
+        is_positive: all of the values are above 0, so they are compared by ratio.
         since: the values from the onset on, oldest first.
     """
 
@@ -113,10 +113,10 @@ class Before(NamedTuple):
 def judged_in(
     spec: RuleSpec, detector: Detector, finding: Finding, recent: Sequence[Observation]
 ) -> JudgedValue | None:
-    """Which logged number a finding is about; None where none of the rule's metrics is.
+    """The logged number that a finding is about; None if it is not one of the rule's metrics.
 
-    The value of a finding is a number of the record itself or a median of a few of it (`recent`, oldest first). What is
-    neither (a slope, a share, a count) has no level to come back to.
+    The value of a finding is the number in the newest record or a median over a few records (`recent`, oldest first).
+    Anything else (a slope, a share, a count) has no level to come back to.
     """
     if spec.measures or not recent:
         return None
@@ -140,7 +140,7 @@ def judged_in(
 def freeze(
     detector: Detector, judged: JudgedValue | None, finding: Finding, recent: Sequence[Observation], since: int
 ) -> Before | None:
-    """The level before an alert; None where the rule compares with an absolute line, or nothing is known before."""
+    """The level before an alert; None if the line is absolute, or no departure from an earlier level is known."""
     base = finding.baseline
     if judged is None or base is None or is_absolute(detector, finding):
         return None
@@ -148,25 +148,25 @@ def freeze(
     spread, level = 0.0, base
     if len(before) >= LEAST_VALUES:
         spread, level = MAD_TO_SIGMA * mad_of(before), median_of(before)
-        # A slow change is in the records before its alert too: then the rule's own baseline is the older one.
+        # A slow change already affects the records before its alert; the rule's own baseline is then the older one.
         if abs(finding.value - base) > abs(finding.value - level):
             level = base
     is_positive = level > 0.0 and finding.value > 0.0 and min(before, default=level) > 0.0
     is_within = abs(finding.value - level) <= _DEPARTED * spread
     if is_within and is_positive and spread:
-        # What is noisy by factors is near 0 within two spreads, however far it has fallen.
+        # With multiplicative noise, two spreads can reach down to 0: compare the ratio too.
         noise = MAD_TO_SIGMA * mad_of([math.log(one) for one in before])
         is_within = _log_distance(finding.value, level) <= _DEPARTED * noise
     if is_within or level == finding.value:
-        # What is wrong is not that it left its level: there is none to come back to.
+        # The metric did not leave its level, so there is none to come back to.
         return None
     return Before(level, spread, is_positive, tuple(held))
 
 
 def is_absolute(detector: Detector, finding: Finding) -> bool:
-    """Whether the line that was crossed is a number of the rule's own, whatever the run was like before.
+    """Whether the line that was crossed is a fixed threshold of the rule, independent of the run's past.
 
-    A floor is none: what is below it does not matter, and above it the baseline decides.
+    Floors do not count: values below a floor do not matter, and above it the baseline decides.
     """
     line = finding.threshold
     return line is not None and any(line == own for name, own in detector.thresholds.items() if "floor" not in name)
@@ -175,7 +175,7 @@ def is_absolute(detector: Detector, finding: Finding) -> bool:
 def healthy(
     detector: Detector, judged: JudgedValue | None, finding: Finding, recent: Sequence[Observation], since: int
 ) -> float | None:
-    """The baseline that an alert may quote; None where the run was as bad before, or is too young to tell."""
+    """The baseline that an alert may quote; None if the run was already as bad before, or is too young to tell."""
     base, line = finding.baseline, finding.threshold
     if base is None or line is None or not is_absolute(detector, finding):
         return base
@@ -186,11 +186,11 @@ def healthy(
 
 
 Behind = tuple[float | None, float | None, tuple[int, int] | None]
-"""The baseline of a rule, the one that is told instead, and the first and the last step of that, where known."""
+"""The baseline of a rule, the one quoted instead, and the first and last step of the latter, where known."""
 
 
 def behind(detector: Detector, standing: Standing, base: float | None, context: RuleContext, since: int) -> Behind:
-    """What is told for a baseline: where its values reach to the onset at `since`, the median of as many before it."""
+    """The baseline to quote: if the rule's own has values from `since` on, the median of as many from before."""
     judged = standing.judged
     if judged is None or base is None:
         return base, base, None
@@ -217,20 +217,20 @@ def behind(detector: Detector, standing: Standing, base: float | None, context: 
 _HOME_SPREADS, _HOME_SHARE = 3.0, 0.25
 _FAR_BELOW = 4.0
 LOADS = {"total_tokens": "tokens a step", "response_len_mean": "completion length", "prompt_len_mean": "prompt length"}
-"""What makes a step take longer without anything being wrong, and what it is called."""
+"""Loads that make a step take longer although nothing is wrong, and how they are called."""
 Loads = tuple[tuple[str, float], ...]
 
 
 class FrozenLevel(Cloned):
-    """A level that an alert, active up to `record` of the run, has frozen: as other rules of the metric see it."""
+    """The level frozen by an alert that was active up to `record` of the run, for other rules on the same metric."""
 
     def __init__(self, before: Before, trigger: float) -> None:
         self.before, self.trigger, self.record = before, trigger, 0
 
     def is_way_back(self, finding: Finding, base: float) -> bool:
-        """Whether its value lies between where the metric went and what it was before, coming from `base`.
+        """Whether the value, coming from `base`, lies between where the metric went and its earlier level.
 
-        Beyond that by what the rule bears, where it compares with a multiple.
+        It may overshoot that level by three spreads, a quarter of the level, or the multiple that the rule tolerates.
         """
         value, level, line = finding.value, self.before.value, finding.threshold
         if (value > base) != (level > self.trigger):
@@ -241,62 +241,62 @@ class FrozenLevel(Cloned):
         low, high = sorted((self.trigger, level))
         if high == level:
             return low < value < high + reach
-        # What is nearly gone is not at home, however noisy that was.
+        # A value near 0 is not a return, however noisy the earlier level was.
         least = max(level - reach, level / _FAR_BELOW) if level > 0.0 else level - reach
         return least < value < high
 
 
 def _log_distance(value: float, level: float) -> float:
-    """Of two positive numbers; infinite where their ratio is no float."""
+    """Absolute logarithm of the ratio of two positive numbers; infinite if the ratio underflows."""
     return abs(math.log(ratio)) if (ratio := value / level) else math.inf
 
 
 SETTLED_AFTER = 30
-"""Values from the onset on before a level can be called settled."""
+"""Values needed since the onset before a level can count as settled."""
 FLAT_VALUES = 20
-"""So many of the newest must be flat."""
+"""How many of the newest values must be flat."""
 _LONG = 2 * FLAT_VALUES
 _DRIFT = 0.15
-"""The halves of what is flat differ by less than this part of the way from the level before."""
+"""The medians of the two halves of a flat stretch differ by less than this share of the way from the earlier level."""
 _GROWTH = math.log(1.25)
-"""And of what is positive by less than a quarter, unless it is noisier: slow growth is not flat."""
+"""For positive metrics also by less than a quarter, unless they are noisier: slow growth is not flat."""
 _WOBBLE = 0.5
 _CREEP = 0.025
-"""A trend clearer than the noise carries what is flat no farther than this part of the way."""
+"""A trend that stands out from the noise carries a flat stretch no farther than this share of the way."""
 _CLEARLY = 3.5
-"""Medians of halves differ clearly: by two standard errors, each 1.25 spreads by the root of their number."""
+"""Two standard errors of the difference between the medians of two halves, in spreads / √size: 2 × 1.25 × √2."""
 SPREADS = 3.0
-"""A number with a sign is back within so many spreads of the level before."""
+"""A metric that may be negative is back within this many spreads of the earlier level."""
 _NOISY = 1.0001 * SPREADS * MAD_TO_SIGMA
 _FAR = math.log(16.0)
 _FARTHER = 0.1
-"""Part of the way gone by which a settled metric must go farther to be a new alarm."""
+"""A settled metric must move on by this share of the way it has already gone to raise a new alarm."""
 _OF_LEAVING = 3
-"""Newest values whose median leaves a settled level: one of them alone may be noise."""
+"""How many newest values' median must leave a settled level: a single value may be noise."""
 _EARLY = 5
-"""Values from the onset on that say whether it stays where it went at once."""
+"""First values after the onset, which show whether the metric jumped to its new level at once."""
 _TWICE = math.log(2.0)
 _PART_BACK = 0.1
-"""Part of the way that has been come back by, from where it had settled: both are told."""
+"""If a metric has come back by this share of the way from its farthest level, both levels are quoted."""
 _ABOUT = 0.05
-"""Two estimates of one level that differ by no more are told as one."""
+"""Two estimates of one level that differ by no more than this share are quoted as one."""
 _MOSTLY, _NEARLY, _ELSEWHERE, _NEWEST, _NEW = 15, 0.8, 0.25, 10, 5
 _RETURNED, _AWAY = 0b111, 0b1111111111
-"""The newest values, one bit each: so many back in a row are a return, so many away a departure."""
+"""Bit masks over the newest values: three in a row inside are a return, ten in a row outside a departure."""
 _NEWEST_FLAGS, _ALL_FLAGS = (1 << FLAT_VALUES) - 1, (1 << SETTLED_AFTER + 1) - 1
 _MOST_OF_IT = 2 / 3
-"""Part of the way, in logs, that a load must have grown by to be the cause of it."""
+"""A load must have grown by this share of the metric's change, in logs, to count as its cause."""
 
 
 class Standing(Cloned):
-    """Where the metric of an alert stands; here of one for which no level before the onset is known.
+    """Where the metric of an alert stands; this base class is for alerts without a known level before the onset.
 
     Attributes:
-        judged: the number that the alert is about; None where it is none that is logged.
-        usual: the baseline that may be quoted beside an absolute line.
-        side: 1 where an absolute line was crossed upward, -1 downward, 0 where there is none.
-        settled: the level at which it stays; None where it is not known to stay anywhere.
-        is_back: the newest value is back inside half of the way; also where no level before is known.
+        judged: the number that the alert is about; None if it is not a logged one.
+        usual: the baseline that may be quoted next to an absolute line.
+        side: 1 if an absolute line was crossed upward, -1 if downward, 0 if there is none.
+        settled: the level at which it stays; None if it is not known to stay anywhere.
+        is_back: the newest value has come more than halfway back; also true if no earlier level is known.
     """
 
     def __init__(self, judged: JudgedValue | None = None, usual: float | None = None) -> None:
@@ -312,11 +312,11 @@ class Standing(Cloned):
         return False
 
     def cross(self, value: float, line: float) -> None:
-        """Take note of the absolute line that was crossed."""
+        """Remember the absolute line that was crossed."""
         self.side, self._line = (value > line) - (value < line), line
 
     def is_within(self, finding: Finding, *, or_alike: bool = False) -> bool:
-        """Whether a finding is inside the absolute line that was crossed, and only held by hysteresis."""
+        """Whether a finding is back inside the absolute line that was crossed and held by hysteresis only."""
         line = finding.threshold
         part = 0.0 if line is None or not or_alike else alike(line)
         return line is not None and self.side * (finding.value - line) < part * abs(line)
@@ -325,10 +325,10 @@ class Standing(Cloned):
         return self.side * (value - self._line) > 0.0
 
     def onset(self, recent: Sequence[Observation], since: int, after: int) -> tuple[int, int] | None:
-        """(Record, step) from which on the values are beyond what was crossed, up to the record `since`.
+        """(Record, step) of the first of the unbroken run of values beyond the line just before `since`; None if none.
 
-        Later than the record `after`, at which an alert before it ended. A finding may be a median, or have waited:
-        what it speaks of began some records before. None where it did not.
+        A finding may be a median, or subject to persistence, so the condition may have begun earlier; but not before
+        `after`, the record at which the previous alert ended.
         """
         found = None
         for each in reversed(recent):
@@ -342,15 +342,15 @@ class Standing(Cloned):
 
     @property
     def name(self) -> str:
-        """What the number is called; empty where it is none that is logged."""
+        """What the number is called; empty if it is not a logged one."""
         return "" if (judged := self.judged) is None else judged.instance or spoken_title(judged.metric)
 
     def now(self, observation: Observation) -> float | None:
-        """The value in a record; None where it is not logged."""
+        """The value in a record with its own sign; None if it is not logged."""
         return None if self.judged is None else self.judged._replace(sign=1).read(observation)
 
     def lately(self, recent: Sequence[Observation]) -> float | None:
-        """Median of its newest values; None where none of the newest records logs it."""
+        """Median of the values in the five newest records; None if none of them logs it."""
         found = [now for one in islice(reversed(recent), _NEW) if (now := self.now(one)) is not None]
         return median_of(found) if found else None
 
@@ -362,21 +362,21 @@ class Standing(Cloned):
 
 
 NOWHERE = Standing()
-"""The standing of an inactive alert: nothing is known, nothing changes."""
+"""The standing of an inactive alert; never changes."""
 
 
 class Departure(Standing):
-    """A metric on its way from a frozen level.
+    """A metric that has left its frozen level.
 
-    Half of the way is the square root of the ratio for numbers that are positive, else the middle; a number with a sign
-    is back within three spreads too. Where the ratio was above 16, half of it may still be beyond the rule's line: then
-    the line counts.
+    Halfway back is the geometric mean for positive metrics, else the midpoint; a metric that may be negative is also
+    back within three spreads. If the ratio was above 16, the halfway point may still be beyond the rule's line: then
+    the line decides.
 
     Attributes:
-        told: the baseline that the alert quotes, where that is about the level before.
-        when: what is said of that: `before`, or before what.
-        has_line: the rule has a line between that and where the metric went.
-        edge: what is beyond it is not back; `nearer`: that, or the line where it is nearer to the level before.
+        told: the rule's baseline if that is close to the frozen level, else the frozen level; for quoting.
+        when: how the quoted level is introduced: `before`, or before what.
+        has_line: the rule has a line between the frozen level and where the metric went.
+        edge: values beyond it are not back; `nearer`: the edge or the line, whichever is nearer to the frozen level.
     """
 
     judged: JudgedValue
@@ -384,7 +384,6 @@ class Departure(Standing):
     def __init__(
         self, spec: RuleSpec, judged: JudgedValue, before: Before, finding: Finding, loads: Loads, usual: float | None
     ) -> None:
-        """Begin at the finding that raised the alert."""
         super().__init__(judged, usual)
         self.before = before
         self.trigger = trigger = finding.value
@@ -414,21 +413,21 @@ class Departure(Standing):
             self._hold(one)
 
     def _way(self, value: float, start: float | None = None) -> float:
-        """How far it is from a level to a value: in logs of positive numbers, else in its unit."""
+        """Distance from `start` (default: the frozen level); in logs for positive metrics, else in their unit."""
         start = self.before.value if start is None else start
         if not self.before.is_positive:
             return abs(value - start)
         return _log_distance(value, start) if value > 0.0 < start else math.inf
 
     def observe(self, context: RuleContext) -> None:
-        """Take a record in, and keep the frozen level known to the other rules."""
+        """Take in a record, and publish the frozen level to the other rules."""
         self.look(context.observation)
         if (home := context.homes.get(self.judged)) is None:
             context.homes[self.judged] = home = FrozenLevel(self.before, self.trigger)
         home.record = context.observation.record
 
     def look(self, observation: Observation) -> None:
-        """Take a record in, if it logs the number, for this alert alone."""
+        """Take in a record, if it logs the number, for this alert alone."""
         if (value := self.judged.read(observation)) is None:
             return
         self._values.append(value)
@@ -457,23 +456,23 @@ class Departure(Standing):
 
     @property
     def is_mostly_back(self) -> bool:
-        """Three quarters of the newest twenty are back: the others are noise."""
+        """At least three quarters of the newest twenty values are back; the others count as noise."""
         return len(self._values) == FLAT_VALUES and (self._inside & _NEWEST_FLAGS).bit_count() >= _MOSTLY
 
     @property
     def is_gone(self) -> bool:
-        """None of the newest values is back: thirty, and one more."""
+        """None of the newest 31 values is back."""
         return self._count > SETTLED_AFTER and not self._inside
 
     def watch_again(self) -> None:
-        """Begin to watch whether it leaves again: only values from now on count."""
+        """Start watching whether it leaves again; only values from now on count."""
         self._inside = _ALL_FLAGS
         self.settled = None
 
     def leaves_again(self, level: Level) -> Level:
-        """How bad it is that it is away for ten values, beyond the line that it had crossed; OK where it is not.
+        """The level to raise if the newest ten values are away again, beyond the line once crossed; OK if not.
 
-        `level` where it has gone nearly as far as the value that raised the alert, else WARN.
+        That is `level` if it has gone nearly as far as the value that raised the alert, else WARN.
         """
         if not self.has_line or self._count < _AWAY.bit_length() or self._inside & _AWAY:
             return OK
@@ -483,40 +482,40 @@ class Departure(Standing):
         return level if way >= _NEARLY * self._way(self.trigger) else WARN
 
     def settle_again(self, since_step: int) -> float:
-        """Note where it is by now, as its level: forgotten is what was before the newest ten values."""
+        """Settle at the median of the newest ten values, forget those before, and return it."""
         self._begin(tuple(self._newest(_AWAY.bit_length())))
         self.settle(since_step)
         return self.level
 
     def date(self, recent: Sequence[Observation], record: int) -> None:
-        """Take note that it left at an earlier record than was thought."""
+        """Correct the onset to an earlier record."""
         since = self.judged.split(recent, record)[1]
         self._count, self._early = len(since), tuple(since[:_EARLY])
 
     def stays(self, recent: Sequence[Observation], record: int) -> bool:
-        """It stays at another level, as far as the values since the record of its onset tell.
+        """Whether it stays at another level, judging by the values since the onset at `record`.
 
-        Those are 30 at least, of which the newest 20 are flat, and more of them too: twenty hide a slope.
+        At least 30 values are needed; the newest 20 must be flat, and a longer stretch too, as 20 can hide a slope.
         """
         if not self._is_flat:
             return False
         first = SETTLED_AFTER - FLAT_VALUES
         held = self.judged.newest(recent, record, first + _LONG)[first:]
         has_stayed = self._has_stayed(self.level)
-        # What has not jumped to its level at once must have been there for forty.
+        # Unless it jumped to its level at once, it must have stayed there for forty values.
         if len(held) <= FLAT_VALUES or (len(held) < _LONG and not has_stayed):
             return has_stayed
-        # What is nearly gone may fall for ever, by less and less.
+        # A metric close to 0 may keep falling by less and less.
         half, gone = len(held) // 2, _CREEP * abs(self.level - self.before.value)
         return abs(median_of(held[:half]) - median_of(held[half:])) <= gone or self._is_level(held)
 
     def _has_stayed(self, level: float) -> bool:
-        """Whether it has been about there from the onset on, and still is; not what went on, or goes on, from there."""
+        """Whether it has been near `level` since the onset and still is, instead of moving on from there."""
         if self._has_moved:
             return False
         most = _DRIFT * abs(level - self.before.value)
         early = median_of(self._early)
-        # What is nearly gone is near 0 by its distance, however far it still falls.
+        # Close to 0 every distance is small, however far it still falls: compare the ratio too.
         is_near = not self.before.is_positive or self._way(early, level) <= _TWICE
         return is_near and max(abs(early - level), abs(self.level - level)) <= most
 
@@ -546,7 +545,7 @@ class Departure(Standing):
         return usual is None or abs(usual.slope) * len(held) <= _CREEP * way
 
     def settle(self, since_step: int) -> None:
-        """Note the level at which it stays; only where it `stays`."""
+        """Record the current median as the settled level."""
         sign, level = self.judged.sign, self.level
         self._left, self._nearest, self._has_moved = level, level, not self._has_stayed(level)
         self._far = max(level, median_of(self._early), key=self._distance) if self._has_moved else level
@@ -557,9 +556,9 @@ class Departure(Standing):
         return abs(value - self.before.value)
 
     def follow(self) -> bool:
-        """Note the level at which it stays by now, where it had settled and is flat again; whether that is nearer.
+        """Update the settled level if the metric is flat again; returns whether it has come nearer to the frozen one.
 
-        It is by a quarter of the way, or more, from the nearest that was told.
+        Nearer means by more than a quarter of the way from the nearest settled level so far.
         """
         if (settled := self.settled) is None:
             return False
@@ -569,7 +568,7 @@ class Departure(Standing):
             return False
         self.settled = settled._replace(value=self.judged.sign * level)
         self._far = max(self._far, level, key=self._distance)
-        # What creeps outward has still left the level at which it first settled; what wobbles has not moved.
+        # An outward creep still counts from the first settled level; a wobble within the noise is no move.
         if self._distance(level) < self._distance(self._left) and not self._is_noise(self._left, level):
             self._left = level
         nearest, self._nearest = self._nearest, min(self._nearest, level, key=self._distance)
@@ -579,22 +578,22 @@ class Departure(Standing):
         return self._distance(level) < (1.0 - _ELSEWHERE) * self._distance(told)
 
     def leaves(self) -> bool:
-        """Take note of the newest value; whether it has left the level at which it had settled.
+        """Take in the newest value; returns whether the metric has left its settled level.
 
-        It has where it lies as far beyond that as the alert's line lay from the level before.
+        It has if it lies as far beyond that as the alert's line lies from the frozen level.
         """
         value, level = median_of(self._newest(_OF_LEAVING)), self._left
         is_outward = (value > level) == (level > self.before.value)
-        # By ratio alone, what has nearly gone would leave its level again and again.
+        # By ratio alone, a metric close to 0 would leave its level again and again.
         is_far = abs(value - level) >= _FARTHER * abs(level - self.before.value)
         is_beyond = is_outward and is_far and self._way(value, level) >= self.reach
         return self._leaving.push(is_beyond and not self._is_noise(value, level))
 
     def _is_noise(self, value: float, level: float) -> bool:
-        """A value is within the scatter of the newest around a settled level: by its distance, or by its ratio."""
+        """Whether a value is within the scatter of the newest ones around a level, by distance or by ratio."""
         held = sorted(self._values)
         distance, is_ratio = abs(value - level), self.before.is_positive and held[0] > 0.0 < level
-        # More than half of the values lie within the middle half, so that no deviation is above its width.
+        # More than half of the values lie between these quartiles, so their MAD is at most the width between them.
         low, high = held[len(held) // 4], held[len(held) // 4 + len(held) // 2]
         apart = _log_distance(value, level) if is_ratio else math.inf
         if distance > _NOISY * (high - low) and not (is_ratio and apart <= _NOISY * _log_distance(high, low)):
@@ -604,7 +603,7 @@ class Departure(Standing):
         return is_ratio and apart <= SPREADS * MAD_TO_SIGMA * mad_of(list(map(math.log, held)))
 
     def goes_on(self, earlier: Standing) -> bool:
-        """Take over where an earlier alert began, if what that was compared with still counts, not where it settled."""
+        """Take over an earlier alert's onset if its frozen level, not its settled one, is still the reference."""
         if not isinstance(earlier, Departure) or self.judged != earlier.judged:
             return False
         level = self.before.value
@@ -614,7 +613,7 @@ class Departure(Standing):
         return True
 
     def load_words(self, recent: Sequence[Observation]) -> str:
-        """The load that has grown with a time, or as a throughput fell, by most of the way; empty where none has."""
+        """Text on a load whose growth explains most of a longer time or lower throughput; empty if there is none."""
         if not self._loads or not self.before.is_positive or self.level <= 0.0:
             return ""
         way = _log_distance(self.level, self.before.value)
@@ -627,7 +626,7 @@ class Departure(Standing):
 
     @property
     def settled_words(self) -> str:
-        """The levels of a settled alert; empty for any other."""
+        """Text on the levels of a settled alert; empty for any other."""
         if (settled := self.settled) is None:
             return ""
         since, sign = f"since step {settled.since_step:,}", self.judged.sign
@@ -641,17 +640,17 @@ class Departure(Standing):
 
     @property
     def is_settled(self) -> bool:
-        """It stays at another level, and has not come back from there by a quarter of the way, or more."""
+        """It stays at another level, and has not come back from there by more than a quarter of the way."""
         return self.settled is not None and not self._is_nearer(self.level, self.judged.sign * self.settled.value)
 
     def is_elsewhere(self, now: float) -> bool:
-        """Whether a value is as far as a quarter of the departure from where a settled alert says that it is."""
+        """Whether a value is more than a quarter of the departure away from the settled level."""
         one = self.settled
         return one is not None and abs(now - one.value) > _ELSEWHERE * abs(one.value - one.before)
 
 
 def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleContext, since: int) -> Standing:
-    """Keep what was before the record `since`, at which an alert begins."""
+    """Freeze what is known from before `since`, the record at which an alert begins."""
     recent = [one for one in context.recent if one.record >= detector.begun]
     judged = judged_in(spec, detector, finding, recent)
     usual = healthy(detector, judged, finding, recent, since)
@@ -668,20 +667,20 @@ def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleCon
 
 
 def is_returning(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleContext) -> bool:
-    """Whether a finding compares a metric with an illness, and the metric is on its way back from that."""
+    """Whether a metric is only on its way back from another alert that the finding's baseline has learned."""
     if finding.baseline is None or not context.homes or is_absolute(detector, finding):
         return False
     judged = judged_in(spec, detector, finding, context.recent)
     home = None if judged is None else context.homes.get(judged)
     if home is None or judged is None:
         return False
-    # Counted are records that log the metric.
+    # Only records that log the metric count.
     since = judged.newest(context.recent, home.record + 1, LEVEL_RECORDS + 1)
     return len(since) <= LEVEL_RECORDS and home.is_way_back(finding, finding.baseline)
 
 
 def quoted(detector: Detector, finding: Finding, usual: float | None, known: Behind = (None, None, None)) -> Finding:
-    """The finding as it is worded: beside an absolute line only the baseline from before the alert."""
+    """The finding with the baseline to quote: next to an absolute line, only the one from before the alert."""
     if finding.baseline is not None and is_absolute(detector, finding):
         finding = finding._replace(baseline=usual)
     (base, told, steps), value, line = known, finding.value, finding.threshold
