@@ -91,10 +91,12 @@ def split_key(key: str) -> KeyPath:
     Without a slash the section is General. One slash gives section/metric, more give section/group/metric, where
     further slashes stay in the metric. An empty section counts as General, so that no key is lost. A key with an empty
     metric name (`""`, `"//"`, `"actor/"`) uses the whole key in quotation marks as the name. Slashes of a disk path,
-    written between dots (`system/disk./home.usageGB`), stay in the metric.
+    written between dots (`system/disk./home.usageGB`), and of a unit in brackets (`train_speed(iter/s)`) stay in the
+    metric.
     """
-    head, dot, _ = key.partition("./")
-    parts = key.split("/", head.count("/")) if dot and 0 < head.count("/") < 2 else key.split("/", 2)
+    head, dot, _ = key.rpartition("(") if key.endswith(")") else key.partition("./")
+    whole = head.count("/")
+    parts = key.split("/", whole) if dot and whole < 2 and (whole or key.endswith(")")) else key.split("/", 2)
     if not parts[-1].strip(" /"):
         return KeyPath(parts[0].strip() or GENERAL, "", f'"{key}"')
     if len(parts) == 1:

@@ -452,7 +452,7 @@ _OF_MACHINE = tuple(
 def generic_signal(key: str) -> Signal:
     """A signal for a key not in the catalogue: the value as logged; system samples in their unit."""
     path = split_key(key)
-    is_whole = path.name == f'"{key}"' or "./" in path.name
+    is_whole = path.name == f'"{key}"' or "./" in path.name or path.name.endswith(")")
     title = path.name if is_whole else path.name.rsplit("/", 1)[-1]
     place = None if is_whole else place_of(key)
     if place is not None and place[0] == key.rpartition("/")[0]:

@@ -49,7 +49,7 @@ class Selection:
         return self._spots[0] if self._spots else None
 
     def update(self, rows: Sequence[Row]) -> None:
-        """Find the old target among the new rows, else the spot nearest to its old position."""
+        """Find the old target among the new rows, else the nearest spot to its old position, one of its kind if any."""
         old = self.spot
         self._spots = [
             Spot(y, link) for y, row in enumerate(rows) for link in row.links if link.target.kind not in POINTED
@@ -60,6 +60,7 @@ class Selection:
                 range(len(self._spots)),
                 key=lambda i: (
                     self._spots[i].link.target != old.link.target,
+                    self._spots[i].link.target.kind is not old.link.target.kind,
                     abs(self._spots[i].y - old.y),
                     abs(self._spots[i].middle - old.middle),
                 ),

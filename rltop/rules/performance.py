@@ -215,9 +215,9 @@ class StepSlower(Detector):
         name, after, before = self._blame(finding)
         if not name:
             return text
-        grown = after - before
-        share = f" ({grown / (finding.value - base) * 100:.0f} %)" if 0.0 < grown <= finding.value - base else ""
-        return f"{text}; {name} accounts for +{duration(grown)}{share}"
+        rise = finding.value - base
+        grown = min(after - before, rise)  # that of the newest steps may be more by now
+        return f"{text}; {name} accounts for +{duration(grown)} ({grown / rise * 100:.0f} %)"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         name, after, before = self._blame(finding)

@@ -66,6 +66,14 @@ def test_a_target_that_is_gone_leaves_the_nearest() -> None:
     assert chosen(selection) == "d"
 
 
+def test_a_metric_that_is_gone_leaves_a_metric() -> None:
+    selection = Selection()
+    selection.update([Row(()), row((0, 40, "val-aux"))])
+    alert = Row((Piece(" " * 40),), (RowLink(0, 9, Target(TargetKind.VERDICT, "P12")),))
+    selection.update([Row(()), alert, Row(()), row((0, 40, "reward")), row((0, 40, "val-core"))])
+    assert chosen(selection) == "reward"
+
+
 def test_of_two_spots_of_one_target_the_near_one_stays() -> None:
     rows = [row((0, 5, "x")), row((0, 5, "y")), row((0, 5, "x"))]
     selection = Selection()

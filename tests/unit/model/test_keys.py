@@ -19,6 +19,9 @@ from rltop.model.keys import (
     [
         ("system/disk./.usageGB", ("system", "", "disk./.usageGB")),
         ("system/disk./home/data.usageGB", ("system", "", "disk./home/data.usageGB")),
+        ("train_speed(iter/s)", (GENERAL, "", "train_speed(iter/s)")),
+        ("perf/speed(tokens/s)", ("perf", "", "speed(tokens/s)")),
+        ("perf/gpu/rate (token/s/GPU)", ("perf", "gpu", "rate (token/s/GPU)")),
         ("loss", (GENERAL, "", "loss")),
         ("actor/pg_loss", ("actor", "", "pg_loss")),
         ("critic/score/mean", ("critic", "score", "mean")),

@@ -525,7 +525,7 @@ def test_the_row_of_a_rule_names_the_threshold_that_the_level_goes_by() -> None:
             "WARN: from 20 (wait) records after the learning rate's warm-up on, the margin of a reward model is "
             "within 0.02 (warn) of 0",
         ),
-        ("X1", {}, "CRIT: verdicts of 3 (families) of these families began or escalated within 5 records: "),
+        ("X1", {}, "CRIT: at least 3 (families) of these kinds of alerts began or escalated within 5 records: "),
     ):
         assert raised_when(snapshot, NAMED[rule], a_verdict(rule, **more))[0].startswith(said), rule
     nameless = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from observations import alarms, first, identity, learning, noisy, observation, play, series
@@ -39,6 +40,18 @@ def test_p1_names_the_stage_that_grew() -> None:
     assert "gen accounts for +" in event.message
     verdict = next(v for v in engine.verdicts if v.rule == "P1")
     assert {e.name for e in verdict.evidence} >= {"step time", "baseline", "gen now", "gen, baseline"}
+
+
+def test_p1_names_no_stage_that_grew_by_more_than_the_step() -> None:
+    grown = lambda r: 60.0 + 4.0 * max(0, r - 60)  # noqa: E731
+    engine = play(
+        90,
+        time_step=lambda r: noisy(10.0 + grown(r) if r >= 60 else 40.0, 0.02)(r),
+        stages=lambda r: stages(r, **({"gen": grown(r)} if r >= 60 else {})),
+    )
+    verdict = next(v for v in engine.verdicts if v.rule == "P1")
+    share = re.search(r"gen accounts for .* \((\d+) %\)", verdict.headline)
+    assert share is not None and int(share[1]) <= 100, verdict.headline
 
 
 def test_p1_twice_and_a_half_is_critical() -> None:
