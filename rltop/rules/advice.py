@@ -1,7 +1,6 @@
-"""What to do about an alarm: stop, go back to a checkpoint, watch, or review what is over, and why.
+"""What to do about an alarm, and why: stop, go back to a checkpoint, watch, or (for a finished run) review.
 
-The reasons stand in `advice.txt`, by family of symptoms, and by rule where that differs; a checkpoint comes from the
-run.
+The reasons are in `advice.txt`, by family of symptoms, and by rule where that differs; the run provides the checkpoint.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from rltop.structs import NamedTuple
 
 
 class _Reasons(NamedTuple):
-    """Why, for each level.
+    """The reason for the advice at each level.
 
     Attributes:
-        is_in_weights: a CRIT has spoilt the weights: an earlier checkpoint helps.
-        is_watched_settled: what a CRIT threatens would have followed before it settled: it is watched like a WARN.
+        is_in_weights: a CRIT has damaged the weights, so going back to a checkpoint helps.
+        is_watched_settled: a CRIT that has settled is only watched, as its consequences would have shown by then.
     """
 
     crit: str
@@ -48,8 +47,8 @@ def advise(verdict: Verdict, checkpoint: int | None = None, *, is_followed: bool
     """The verdict with advice, if it stands at WARN or CRIT.
 
     Args:
-        checkpoint: step of the last known before its onset.
-        is_followed: symptoms of another family have begun since and stand.
+        checkpoint: step of the last known checkpoint before its onset.
+        is_followed: symptoms of another family have begun since and are still active.
     """
     if verdict.level < Level.WARN or not verdict.is_active:
         return verdict
@@ -63,7 +62,7 @@ def advise(verdict: Verdict, checkpoint: int | None = None, *, is_followed: bool
 
 
 def review(verdict: Verdict) -> Verdict:
-    """The verdict, with its advice, of a run that is over: there is nothing to stop or to watch any more."""
+    """The verdict with advice for a finished run, where there is nothing left to stop or to watch."""
     advice = verdict.advice
     if advice is None or advice.action is Action.GO_BACK:
         return verdict

@@ -1,4 +1,4 @@
-"""Agents: failed rollouts and tools, slow environments, endless episodes: the policy learns from the rest."""
+"""Agents: failed rollouts and tools, slow environments, endless episodes; the policy learns from the others only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rltop.units import duration, number
 
 
 class LoneEnvironment(Detector):
-    """T11: one environment or tool takes a multiple of the time of the others, until its rollouts hold most slots."""
+    """T11: one environment or tool takes a multiple of the others' time, so its rollouts may end up in most slots."""
 
     is_about_word = True
 
@@ -47,13 +47,13 @@ class LoneEnvironment(Detector):
 
 _APART = ("time_env_step", "time_tool_call", "time_gen_sample_mean", "time_score_mean", "time_env_reset")
 _KNOWN_RECORDS, _EVERY = 64, 4
-"""Environments are slow for long: from then on every fourth record is looked at."""
+"""After this many records only every fourth is read, because a slow environment stays slow."""
 _AGGREGATES = frozenset({"agg", "all", "total"})
 _NEARLY = 0.9
 
 
 def _by_environment(instances: Mapping[str, float]) -> dict[str, float]:
-    """Seconds by the first part of the names, the most of several; what sums up the others is left out."""
+    """First part of the names → seconds, the maximum of several; aggregates over all are left out."""
     depths = Counter(name.count("/") for name in instances).most_common(1)
     found: dict[str, float] = {}
     for name, seconds in instances.items():
@@ -64,7 +64,7 @@ def _by_environment(instances: Mapping[str, float]) -> dict[str, float]:
 
 
 def _is_held_up(values: Mapping[str, float], share: float) -> bool:
-    """The trainer waits for rollouts, for that share of the step, or nearly all slots are in use."""
+    """Whether the trainer waits for rollouts for at least `share` of the step, or nearly all slots are in use."""
     if (idle := values.get("trainer_idle_frac")) is None:
         waited_s, step_s = trainer_wait(values)
         idle = waited_s / step_s if waited_s and step_s else 0.0
@@ -73,7 +73,7 @@ def _is_held_up(values: Mapping[str, float], share: float) -> bool:
 
 
 class MoreTurns(Creep):
-    """T6: the longest episode, or where that is not logged the mean, has many times the turns it had."""
+    """T6: the longest episode (or if not logged, the mean) has many times the turns that it had at the start."""
 
     has_turns = False
 

@@ -1,7 +1,7 @@
 """Which rules make sense for which kind of run.
 
-Owns the named predicates over algorithm and traits that `RuleSpec.applies`
-takes; a run whose algorithm is not known is given every rule whose metrics it logs.
+Owns the named predicates over algorithm and traits that `RuleSpec.applies` uses; a run of an unknown algorithm gets
+every rule whose metrics it logs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OF_ACTION_POLICIES = _UNCLIPPED | {Algorithm.EMBODIED}
 
 
 def nats_of(context: RuleContext) -> str:
-    """The unit of an entropy or a KL: per token, per action, or of what nobody knows, under a name of no trainer."""
+    """The unit of an entropy or a KL: nats per token or per action, or just nats if only generic names are logged."""
     if not OF_ACTIONS.isdisjoint(context.values) or context.algorithm in OF_ACTION_POLICIES:
         return "nats/action"
     return "nats" if context.traits.is_generic and "response_len_mean" not in context.values else "nats/token"

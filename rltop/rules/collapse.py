@@ -1,8 +1,7 @@
 """Collapse: several symptoms at once are one event with one onset.
 
-A single scary metric is usually benign; a policy that collapses moves three families of them within a few records. Also
-what only shows in combination: a run that goes on without learning, and a collapse that started as a rollout/train
-mismatch.
+A single alarming metric is usually benign; a collapsing policy moves metrics of three families within a few records.
+Also here: failures visible only in combination, such as a run that goes on without learning.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ _SILENT_RECORDS = 20
 
 _SYMPTOMS = ("reward", "entropy", "length", "gradient", "nonfinite", "kl", "groups", "validation")
 _SYMPTOM_OF = {**{family: family for family in _SYMPTOMS}, "truncation": "length"}
-"""Families with the same meaning count once: longer completions get truncated."""
+"""Families that mean the same count once: longer completions are truncated."""
 _PRECURSORS = ("mismatch", "offpolicy", "lr", "clip", "ratio", "loss", "advantage", "critic")
-"""Families that do not count as symptoms of a collapse, but may have moved before them."""
+"""Families that are not symptoms of a collapse, but may move before them."""
 _UPDATES = frozenset({"grad_norm", "policy_loss", "loss", "entropy", "kl_old", "clip_frac"})
 _SPOKEN = {"kl": "KL", "nonfinite": "NaN/Inf", "groups": "zero-variance groups"}
 
 
 class Mover(NamedTuple):
-    """A metric that moved, and from which step on."""
+    """A metric that moved, and since which step."""
 
     metric: str
     step: int
@@ -41,7 +40,7 @@ class Story(NamedTuple):
 
     Attributes:
         onset_step: the first step of the first symptom.
-        last_good_step: the step before it, or None where that is no longer known.
+        last_good_step: the step before it, or None if that is no longer known.
         checkpoint_step: the last known checkpoint before it, or None.
         movers: which metric moved when, first mover first, precursors included.
     """
@@ -64,7 +63,7 @@ def story(verdict: Verdict) -> Story | None:
 
 
 class Collapse(Detector):
-    """X1: verdicts of several learning families began within a few records; the onset is that of the first of them."""
+    """X1: verdicts of several learning families began within a few records; the first one's onset is the onset."""
 
     names_onset = True
     steps: tuple[tuple[int, int], ...] = ()
@@ -97,7 +96,7 @@ class Collapse(Detector):
         return self.shown
 
     def _date(self, context: RuleContext) -> None:
-        """Where it began: with the oldest active symptom, precursors apart."""
+        """Date the onset to that of the oldest active symptom, precursors not counted."""
         lead = context.record - int(self.thresholds["lead"])
         told = {family: onset for family, onset in context.onsets.items() if onset.record >= lead}
         moved = [told[family] for family in (*_SYMPTOM_OF, *_PRECURSORS) if family in told]
@@ -140,7 +139,7 @@ class Collapse(Detector):
 
 
 class SilentFailure(Detector):
-    """X2: the run keeps logging, and no update can change the policy any more; one that never moved is R13's."""
+    """X2: the run keeps logging, but no update can change the policy any more; if it never moved, R13 reports that."""
 
     recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
     streak, has_updated = 0, False
@@ -157,7 +156,7 @@ class SilentFailure(Detector):
         return finding._replace(extra=(float(self.streak),))
 
     def _judge(self, context: RuleContext) -> Finding | None:
-        """Persistence is left to `n_of_m`: 20 of 20 records."""
+        """Judge one record; `n_of_m` adds the persistence, 20 of 20 records."""
         reward, norm = context.reward, context.values.get("grad_norm")
         if reward.value is None:
             return None
@@ -165,7 +164,7 @@ class SilentFailure(Detector):
             self.has_updated = True
             self.recent.clear()
             return QUIET
-        # One group or two without variance, and no gradient: that is one sign.
+        # One or two groups without variance, and no gradient, are a single sign.
         is_flat = (reward.zero_share or 0.0) >= self.thresholds["zero_share"] and not reward.has_few_groups
         is_updated = not _UPDATES.isdisjoint(context.values)
         self.has_updated = self.has_updated or is_updated

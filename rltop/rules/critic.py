@@ -1,4 +1,4 @@
-"""The critic: does the value function explain the returns? All start badly: no rule here is raised at once."""
+"""The critic: does the value function explain the returns? All critics start badly, so no rule here fires at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIN_SAMPLES = 20
 _FEW = 8
 _EVERY = 5
 _ROUNDING = 1e-3
-"""An explained variance so near 0 is 0: the critic says the same of every state."""
+"""An explained variance this near 0 counts as 0: the critic predicts the same for every state."""
 
 
 class ExplainedVariance(Detector):
@@ -39,7 +39,7 @@ class ExplainedVariance(Detector):
         if is_fine and (usual <= self.best or context.record % _EVERY):
             return QUIET
         self.best = max(self.best, usual)
-        # Returns that hardly vary any more are all explained.
+        # Returns that hardly vary any more leave nothing to explain.
         is_trifle = loss is not None and (loss < _TINY or loss < _TRIFLE * (self.loss.value or 0.0))
         is_fine = is_trifle or context.reward.is_solved or context.reward.is_high
         return QUIET if is_fine else self._judge(value, usual, context)
@@ -48,7 +48,7 @@ class ExplainedVariance(Detector):
         thresholds = self.thresholds
         is_blind = self.best <= thresholds["blind"]
         self.since = self.first if is_blind else None
-        # A policy that learns has a critic that is good enough, unless far worse than none, or raised before.
+        # If the policy learns, its critic is good enough, unless it is far worse than none, or the alert is active.
         gained = max(WARN if usual <= thresholds["far"] else INFO, self.holds)
         worst = gained if context.reward.has_gained else CRIT
         level = CRIT if value < thresholds["crit"] * (_HELD if self.holds == CRIT else 1.0) else WARN
@@ -62,7 +62,7 @@ class ExplainedVariance(Detector):
 
 
 class ValueLossJump(Detector):
-    """C3: value loss a multiple of what it has been."""
+    """C3: value loss a multiple of its rolling baseline."""
 
     window, explained, returns = Window(50), Window(50), Window(_MIN_SAMPLES)
     start = Frozen(skip=0, size=5, minimum=3)
@@ -75,27 +75,27 @@ class ValueLossJump(Detector):
         self.start.push(value)
         base, known = window.median, window.count
         window.push(value)
-        # In its first records a critic only gets better: the early median is above the present level.
+        # Early value losses are high and only fall, so a share of the start bounds the baseline from below.
         base = max(base, self.thresholds["start_share"] * (self.start.value or 0.0))
         if known < _FEW or base <= 0.0 or value <= self.thresholds["warn"] * base:
             return QUIET
         most = self._largest_variance(context.values, context.reward)
         if is_worse is False and (self.explained.median < self.thresholds["fall"] or most <= 0.0):
-            return QUIET  # it explains as little as ever, or how far returns vary is not known
+            return QUIET  # it explains as little as ever, or the variance of the returns is unknown
         if not is_worse and value <= most:
             return QUIET
         level = CRIT if value > self.thresholds["crit"] * base else WARN
         return Finding(level, value, base, self.thresholds["warn"] * base)
 
     def _largest_variance(self, values: Mapping[str, float], reward: RewardTrack) -> float:
-        """An upper bound: the square of the widest range; the newest rewards stand in where returns are not logged."""
+        """An upper bound: the square of the widest range seen; rewards stand in if no returns are logged."""
         reach = max(self.returns.high - self.returns.low if self.returns.count else 0.0, values.get("reward_std", 0.0))
         if reward.count:
             reach = max(reach, reward.top - reward.bottom)
         return reach * reach
 
     def _explains_less(self, value: float | None) -> bool | None:
-        """Whether the explained variance has fallen by `fall`, or below 0; None where it is not logged."""
+        """Whether the explained variance has fallen by `fall`, or below 0; None if it is not logged."""
         if value is None:
             return None
         usual = self.explained.median
@@ -104,7 +104,7 @@ class ValueLossJump(Detector):
 
 
 class NotLearning(Detector):
-    """C2: value loss where it was at the start, long after it should have fallen."""
+    """C2: value loss still at its start level, long after it should have fallen."""
 
     start = Frozen(skip=3, size=20)
     recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
@@ -131,13 +131,13 @@ class NotLearning(Detector):
         reward = context.reward
         is_blind = self.explained.count == _MIN_SAMPLES and abs(self.explained.median) < self.thresholds["blind"]
         if explained is None or ((reward.has_gained or reward.is_high) and not is_blind):
-            # Returns that grow leave more to explain.
+            # Growing returns leave more to explain.
             return Finding(INFO, level, base, line)
         return Finding(WARN, level, base, line) if explained < self.thresholds["explained"] else QUIET
 
 
 class ValueLossVanished(Detector):
-    """C6: value loss near 0 although the returns still vary: the critic is not trained on them any more."""
+    """C6: value loss near 0 although the returns still vary: the critic is no longer trained on them."""
 
     start, line = Frozen(skip=3, size=20), 0.0
 
@@ -149,7 +149,7 @@ class ValueLossVanished(Detector):
         line = self.line / math.sqrt(self.thresholds["warn"]) if self.is_firing else self.line
         if abs(value) >= line or self._is_done(context):
             return QUIET
-        # An error of exactly 0 is no fit: a batch always leaves some.
+        # An error of exactly 0 is not a fit: every batch leaves some.
         is_wrong = value == 0.0 or self._returns_vary(abs(value), context)
         return Finding(WARN if is_wrong else INFO, value, self.start.value, self.line)
 
@@ -158,7 +158,7 @@ class ValueLossVanished(Detector):
         return not reward.count or reward.is_constant or context.is_at_top or explained >= self.thresholds["good"]
 
     def _returns_vary(self, value: float, context: RuleContext) -> bool:
-        """Logged: a spread of rewards far above the error, or an explained variance that denies the fit."""
+        """Whether the explained variance denies the fit or, if not logged, the reward spread far exceeds the error."""
         values = context.values
         if "explained_var" in values:
             return values["explained_var"] < self.thresholds["explained"]

@@ -1,9 +1,9 @@
 """From a verdict to its related metrics in the order to check, each with the reason.
 
-The order is the chain's of the symptom, then the rule's own (`Words.next`). Chains, and why to look at each link, stand
-in `chains.toml`, other reasons in `diagnosis.toml`. Knows no values: what it began with is read from the run by the
-page that shows the chain. The order is that in which causes are most often found in post-mortems of collapsed runs,
-cheap checks (a NaN, a changed learning rate) before expensive ones.
+First comes the chain of the symptom, then the rule's own list (`Words.next`). `chains.toml` has the chains and why to
+look at each link, `diagnosis.toml` other reasons. Knows no values; the page that shows the chain reads these from the
+run. Chains follow the order in which causes are most often found in post-mortems of collapsed runs, cheap checks (a
+NaN, a changed learning rate) before expensive ones.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rltop.structs import NamedTuple
 
 
 class Fact(enum.StrEnum):
-    """What is checked on the run itself and not in one metric."""
+    """Something to check on the run itself, not in one metric."""
 
     NONFINITE = "NaN/Inf"
     RESTART = "restart"
 
 
 class Link(NamedTuple):
-    """One thing to check: the first of `metrics` (canonical names, the best first) that the run logs."""
+    """One thing to check: the first of `metrics` (canonical names, best first) that the run logs."""
 
     metrics: tuple[str, ...]
     question: str
@@ -63,22 +63,20 @@ def chains() -> Mapping[str, Chain]:
 
 
 def chain_of(rule: str, family: str) -> Chain | None:
-    """The chain of a rule's symptom; None for a family without one."""
+    """The chain for a rule's symptom; None if neither rule nor family has one."""
     tables = _tables()
     name = tables["rule"].get(rule) or tables["family"].get(family)
     return None if name is None else chains()[name]
 
 
 class NextStep(NamedTuple):
-    """A metric to check, and what it tells."""
-
     metric: str
     reason: str
 
 
 @cache
 def reasons() -> Mapping[str, Any]:
-    """Canonical name → what it tells; under `family` the same for a family of symptoms that changes it."""
+    """Canonical name → why to check it; under `family`, the same for families of symptoms with other reasons."""
     return read_toml(Path(__file__).with_name("diagnosis.toml"))
 
 

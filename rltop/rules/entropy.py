@@ -1,8 +1,8 @@
-"""Entropy: the exploration budget, what a sudden change of it means, and its level.
+"""Entropy: the exploration budget, its level and what a sudden change means.
 
 No absolute level is valid across models, and every run that learns from verifiable rewards loses most of its entropy:
-only a discontinuity, or a fall without reward gain, is a fault. A level is INFO, unless a second sign shows that it
-costs something.
+only a discontinuity, or a fall without reward gain, is a fault. A low or high level is INFO, unless a second sign shows
+that it does harm.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, RELEASE, WARN, Dete
 from rltop.stats.rolling import Frozen, Window, log_spread_of, median_of
 
 _SPREAD_OVER = 51
-"""The record and the fifty before it."""
+"""Records held: the current one and the fifty before it."""
 
 
 class EntropyCrash(Detector):
-    """E1: entropy falls off a cliff against the 20 records before, be it per token, per completion or per action."""
+    """E1: entropy falls off a cliff compared with the 20 records before, per token, per completion or per action."""
 
     window = Window(20)
     before: deque[float] = deque(maxlen=_SPREAD_OVER)
@@ -52,7 +52,7 @@ class EntropyCrash(Detector):
         return Finding(level, value, usual, warn * usual)
 
     def _levels(self) -> tuple[float, float, float]:
-        """Median of the records before the last ten, that of the last ten, and the lowest tenth of those before."""
+        """Median of the records before the last ten, median of the last ten, 10 % quantile of those before."""
         held = list(self.before)
         earlier = sorted(held[:-LEVEL]) or [0.0]
         return median_of(earlier), median_of(held[-LEVEL:]), earlier[len(earlier) // 10]
@@ -63,7 +63,7 @@ class EntropyCrash(Detector):
         return math.log(usual / value) > self.thresholds["sigmas"] * log_spread_of(list(self.before)[:-1])
 
     def _falls_as_always(self) -> bool:
-        """In ten records it falls by no more than twice what it did before; a density's entropy goes on below 0."""
+        """In ten records it falls by less than `pace` times its fastest earlier fall (a density's may go below 0)."""
         held = list(self.before)
         falls = [old - new for old, new in zip(held, held[LEVEL:], strict=False)]
         earlier = falls[:-LEVEL]
@@ -71,7 +71,7 @@ class EntropyCrash(Detector):
 
 
 def _is_beyond_jumps(context: RuleContext, value: float, base: float, sigmas: float) -> bool:
-    """The fall of ln entropy against how far it jumps between records: batches of one prompt differ by 100 times."""
+    """Whether the fall of ln entropy exceeds its jumps between records; batches of one prompt differ by 100 times."""
     if value <= 0.0:
         return True
     held = [math.log(one) for row in context.recent if (one := row.values.get("entropy", 0.0)) > 0.0]
@@ -79,7 +79,7 @@ def _is_beyond_jumps(context: RuleContext, value: float, base: float, sigmas: fl
 
 
 class EntropyLost(Detector):
-    """E2: most of the entropy is lost: too fast, early without reward gain, or however slowly with no gain at all."""
+    """E2: most of the entropy is lost: too fast, early without reward gain, or at any pace without any gain."""
 
     start, teacher = Frozen(skip=0, size=5, minimum=3), Frozen(skip=0, size=5, minimum=3)
     spread_start = Frozen(skip=0, size=10, minimum=10)
@@ -116,13 +116,13 @@ class EntropyLost(Detector):
         return spread is not None and base is not None and spread < 0.5 * base
 
     def _is_spent(self, context: RuleContext) -> bool:
-        """The reward never rose; silent where a graver alert says it all."""
+        """Whether the reward never rose; False under a graver alert that implies this one."""
         reward = context.reward
         if context.record < self.thresholds["records"] or not context.standing.isdisjoint(NO_SIGNAL):
             return False
         if reward.count and not reward.is_constant:
             return not (reward.has_gained or context.is_at_top)
-        # Without a reward the KL to the teacher is the measure; without that, nothing can be said.
+        # Without a reward, the KL to the teacher decides; without that either, nothing can be said.
         distance, base = context.values.get("kl_teacher"), self.teacher.value
         return distance is not None and base is not None and distance >= self.thresholds["closer"] * base
 
@@ -130,11 +130,11 @@ class EntropyLost(Detector):
 _SEQUENCE_SUM = 15.0
 _BEFORE = 50
 _HIGH, _OF_HIGH = 8, 13
-"""How many of how many records are high where it rose slowly; what must last longer still is the table's."""
+"""n of m high records for a slow rise; the rules table adds further persistence."""
 
 
 class EntropySurge(Detector):
-    """E4: entropy jumps upwards against the 50 records before, or is high and a multiple of its baseline."""
+    """E4: entropy jumps up compared with the 50 records before, or is high and a multiple of its baseline."""
 
     window = Window(_BEFORE)
     high: deque[bool] = deque(maxlen=_OF_HIGH)
@@ -167,20 +167,20 @@ class EntropySurge(Detector):
         return Finding(CRIT if is_longer or is_cut else WARN, value, usual, jump * usual)
 
     def _is_of_text(self, context: RuleContext) -> bool:
-        """It is the entropy of a token of what is sampled: training from scratch begins with that of any text."""
+        """Whether it is per token, of sampled text; training from scratch starts with the entropy of any text."""
         is_sampled = applicability.has_rollouts(context.algorithm, context.traits)
         return is_sampled and applicability.nats_of(context) == "nats/token"
 
 
 HARDLY_BETTER = 0.005
 _STRAY = 0.05
-"""Part of the records that may earn less than nothing, where nothing is all that the others earn."""
+"""Share of records that may have a negative reward if all others have a reward of 0."""
 
 
 class Exhausted(Detector):
-    """E3: entropy near 0 for long, and validation no longer improving, or a reward that has never been above 0.
+    """E3: entropy near 0 for long, with validation no longer improving, or a reward that was never above 0.
 
-    An entropy that was never anything but 0 is none.
+    An entropy that is constantly 0 is not measured.
     """
 
     is_measured, best, flat_for, highest = False, -math.inf, 0, 0.0
@@ -204,7 +204,7 @@ class Exhausted(Detector):
         return Finding(WARN if is_stuck else INFO, value, None, self.thresholds["info"], (float(self.flat_for),))
 
     def _is_without_reward(self, context: RuleContext) -> bool:
-        """The reward is near 0, hardly ever below, and no higher than at the start; one that never moves is R13's."""
+        """The reward is near 0, hardly ever below, and no higher than at the start; R13 covers one that never moves."""
         reward, values = context.reward, context.values
         is_rewarded = reward.is_reward and applicability.has_reward(context.algorithm, context.traits)
         if reward.is_constant or not is_rewarded:

@@ -1,7 +1,7 @@
 """Which evaluations a record holds: one representative statistic for each data set.
 
 A trainer logs the same evaluation as the mean of one attempt and of eight, as the best of them, as accuracy and as
-reward; and lengths and counts beside them. Of each data set one is judged: the mean at the largest k.
+reward, along with lengths and counts. One per data set is judged: the mean at the largest k.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rltop.structs import Cloned
 METRIC = "val_score"
 RETURN = "val_return"
 OTHERS = ("val_acc", RETURN)
-"""What else is an evaluation: each is a source of its own, called as its metric."""
+"""Other evaluation metrics; each is a source of its own, named after the metric."""
 HELD, OF_LEVEL = 12, 3
-"""Evaluations of a source that are held, and those whose median is its level."""
+"""Evaluations of a source that are kept, and the number whose median is its level."""
 _MEAN_TO_SIGMA = math.sqrt(math.pi / 2.0)
-"""Mean absolute deviation of a normal distribution to its standard deviation."""
+"""Factor from mean absolute deviation to standard deviation of a normal distribution."""
 _UNCERTAIN = 1.0
-"""A noise from n second differences counts for 1 + 1/n times as much: it is uncertain."""
+"""Noise estimated from n second differences is multiplied by 1 + 1/n, because it is uncertain."""
 _WORD = regex(r"[^a-zA-Z0-9]+")
 _NO_SCORE = frozenset({
     "len", "length", "lengths", "token", "tokens", "time", "seconds", "std", "var", "min", "max", "trunc", "truncated",
@@ -39,7 +39,7 @@ _QUANTITIES = ("acc", "accuracy", "correct", "score", "reward")
 
 @lru_cache(maxsize=256)
 def representatives(instances: tuple[str, ...]) -> tuple[str, ...]:
-    """The instance of the evaluation score that is judged for each data set, in order; preferred ones first."""
+    """For each data set, the instance of the evaluation score that is judged."""
     best: dict[str, tuple[tuple[int, int], str]] = {}
     for place, name in enumerate(instances):
         found = _LEVEL.fullmatch(name)
@@ -58,7 +58,7 @@ def representatives(instances: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def evaluations(observation: Observation) -> Mapping[str, float]:
-    """Source → score of the evaluations on a record; the only source of a run is "". O(keys of evaluations)."""
+    """Source → score of the evaluations on a record; a run's only source is called "". O(keys of evaluations)."""
     values, found = observation.values, observation.instances.get(METRIC)
     if not found and METRIC in values:
         found = {"": values[METRIC]}
@@ -78,19 +78,19 @@ def metric_of(source: str) -> tuple[str, str]:
 
 
 def noise_of(values: Sequence[float]) -> float:
-    """Standard deviation of one evaluation, from how unevenly the evaluations moved so far.
+    """Standard deviation of one evaluation, from the MAD of successive differences.
 
-    Differences take the trend of learning out: the deviation of a difference is sqrt(2) times that of one evaluation.
+    Differencing removes the trend; the deviation of a difference is sqrt(2) times that of one evaluation.
     """
     moves = [after - before for before, after in pairwise(values)]
     return MAD_TO_SIGMA * mad_of(moves) / math.sqrt(2.0) if moves else 0.0
 
 
 class EvaluationHistory(Cloned):
-    """The last evaluations of one source, oldest first, kept once for all rules that judge them.
+    """The last evaluations of one source, oldest first, shared by all rules that judge them.
 
     Attributes:
-        first, top: the first, and the best single one.
+        first, top: the first and the best single one.
     """
 
     def __init__(self, first: float) -> None:
@@ -114,17 +114,17 @@ class EvaluationHistory(Cloned):
 
     @property
     def noise(self) -> float:
-        """Standard deviation of one evaluation, as of the best one: the fall after it does not count as noise."""
+        """Standard deviation of one evaluation, from those up to the best: a fall after it does not count as noise."""
         if self._noise is None:
             self._noise = noise_of(self._to_top)
         return self._noise
 
     @property
     def noise_before(self) -> float:
-        """The same from all that are held but the last two, which may be the fall.
+        """The same from all kept but the last two, which may be part of the fall.
 
-        Three or four moves lie close together by chance: their mean second difference counts, which is 0
-        for a steady climb and small for one that flattens out. Its variance is 1 + 4 + 1 times that of one.
+        Three or four differences may agree by chance, so the mean second difference is used instead: 0 for a steady
+        climb and small for one that flattens out. Its variance is 1 + 4 + 1 times that of one evaluation.
         """
         held = list(self.held)
         bends = [abs(one - 2.0 * two + three) for one, two, three in zip(held, held[1:], held[2:-2], strict=False)]

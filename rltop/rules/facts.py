@@ -1,4 +1,4 @@
-"""Facts: what happened to the run that explains the numbers after it; no state, and never for what is on every step."""
+"""Facts: events in the run that explain later numbers; no lasting state, and nothing that happens on every step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS = {
 
 
 class NewPhase(Detector):
-    """F1: length, reward and step time moved together, the optimiser did not."""
+    """F1: length, reward and step time moved together while the optimiser's metrics did not."""
 
     def detect(self, context: RuleContext) -> Finding | None:
         moves = context.phase.moves
@@ -45,7 +45,7 @@ class NewPhase(Detector):
 
 
 class _Occasion(Detector):
-    """Something that happens occasionally; silent where it happens on most records."""
+    """Something that happens occasionally; not reported if it happens on most records."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)

@@ -1,7 +1,7 @@
-"""Flow: runs that generate beside the training, and what holds them up.
+"""Flow: runs that generate while they train, and what holds them up.
 
-Who waits for whom and what is thrown away is `stats.goodput`'s: page and alert say the same. A share
-that a run has from its start is its setup, and INFO up to half of the step; a growing one is a fault.
+`stats.goodput` computes who waits for whom and what is discarded, so page and alert agree. A share of waiting that a
+run has from its start is part of its setup, and INFO up to half of the step; a growing one is a fault.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rltop.stats.rolling import Frozen, Window
 from rltop.units import duration, number
 
 _EVERY = 4
-"""What is thrown away is not urgent: every fourth record is looked at."""
+"""Discarded rollouts are not urgent: only every fourth record is read."""
 _LEAST = 10
-"""Records before a share of the last ones is judged."""
+"""Records needed before a share over the last ones is judged."""
 _START = Frozen(skip=3, size=20, minimum=10)
 
 
@@ -37,12 +37,11 @@ class _Recent(State):
                 self.values.setdefault(name, deque(maxlen=self.size)).append(values[name])
 
     def all_of(self, name: str) -> Sequence[float]:
-        """The values held, oldest first."""
         return list(self.values.get(name, ()))
 
 
 class _Side(State):
-    """Trainer or generation: what it waited for at the start, and how long it has or has not waited."""
+    """One side, trainer or generation: its waiting at the start, and since when it has or has not waited."""
 
     start = _START
     began: tuple[int, int] | None = None
@@ -53,7 +52,7 @@ class _Side(State):
         self.names = names
 
     def note(self, context: RuleContext, recent: _Recent, line: float) -> None:
-        """Take a record in: does this side wait for `line` of the step or more?"""
+        """Take in a record: does this side wait for a share `line` of the step or more?"""
         values, (share, *seconds) = context.values, self.names
         if (now := values.get(share)) is None:
             waited = max([values[name] for name in seconds if name in values], default=0.0)
@@ -68,12 +67,12 @@ class _Side(State):
 
     @property
     def is_calm(self) -> bool:
-        """No median of records none of which waits is a wait."""
+        """None of the records in the window waits, so their median cannot."""
         return self.calm >= goodput.WAITS_RECORDS and self.start.is_final
 
 
 class Waiting(Detector):
-    """P9: the trainer waits for rollouts, its batch or the weight sync, or generation for prompts, weights or room."""
+    """P9: the trainer waits for rollouts, batch or weight sync, or generation for prompts, weights or queue space."""
 
     word = ""
     word_since: int | None = None
@@ -102,7 +101,7 @@ class Waiting(Detector):
         return most
 
     def _judge(self, side: _Side, waits: goodput.Waits, record: int) -> Finding | None:
-        """Half of the step from the start is a fault where what the side waits for is known."""
+        """Waiting half of the step is a fault even from the start, if it is known what the side waits for."""
         is_trainer = side is self.sides[0]
         share = waits.trainer if is_trainer else waits.generation
         if share is None:
@@ -114,7 +113,7 @@ class Waiting(Detector):
             return QUIET
         thresholds, words = self.thresholds, (waits.sentence, waits.advice)
         if base is not None and share >= thresholds["from"]:
-            # A side that waits most of the time cannot wait much longer: half of what it works may be lost.
+            # A side that already waits most of the time cannot wait much longer, so judge the share that it works.
             has_risen = share > thresholds["rise"] * base
             if has_risen or 1.0 - share < thresholds["works"] * (1.0 - base):
                 level = CRIT if has_risen and share > thresholds["crit"] else WARN
@@ -124,7 +123,7 @@ class Waiting(Detector):
 
 
 class WaitsForFew(Detector):
-    """P21: a step waited for its batch, most rollouts done (NeMo-RL #3238, #4223: whole groups are buffered)."""
+    """P21: a step waited for its batch with most rollouts done (NeMo-RL #3238, #4223: whole groups are buffered)."""
 
     waits = Window(20)
 
@@ -154,7 +153,7 @@ class WaitsForFew(Detector):
 
 
 class ThrownAway(Detector):
-    """G7: completed rollouts that nothing was wrong with and that are not trained on: too old, or one too many."""
+    """G7: completed rollouts without any fault are not trained on, because they are too old or surplus."""
 
     recent = _Recent(goodput.METRICS, goodput.LATELY)
 

@@ -1,8 +1,8 @@
 """Prompt groups: is there reward variance left inside them, and what advantages result?
 
-A zero-variance group gives no gradient in GRPO and its variants. All correct is a saturated task; all wrong is a dead
-run. Advantages that are normalised within groups have a bound that only a fault breaks; where they are whitened their
-mean is zero by construction.
+A zero-variance group gives no gradient in GRPO and its variants. If all are correct, the task is saturated; if all are
+wrong, the run is dead. Advantages normalised within groups have a bound that only a fault exceeds; whitened ones have a
+mean of 0 by construction.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _HALF, _GAP, _FEW = 0.5, 0.1, 5
 _LATELY, _OFTEN = 20, (8, 10)
 _NEARLY, _TOP_TENTH = 0.9, 0.1
 _COSTS = {"time_step": "step time", "total_tokens": "tokens"}
-"""What measures the compute of a step, best first; else every batch costs the same."""
+"""Measures of the compute of a step, best first; without any, every batch counts the same."""
 
 
 class ZeroVariance(Detector):
-    """G1: share of zero-variance groups, and what they cost; a reward that never moved is R13's."""
+    """G1: share of zero-variance groups, and what they cost; R13 covers a reward that never moved."""
 
     cost = ""
     lost = spent = 0.0
@@ -53,12 +53,12 @@ class ZeroVariance(Detector):
             return None
         share = reward.zero_share
         spent = self._spent(share, context)
-        # A batch of one group or two is flat by chance, most of the time where nearly all of it is solved.
+        # A batch of one or two groups is flat by chance, most of the time once nearly everything is solved.
         line = _NEARLY if self.is_at_top and reward.has_few_groups else self.thresholds["wasted"]
         is_much = spent > line * self.hysteresis
         self.since = None
         if self.is_long and is_much and not (share >= self.crit and reward.is_low) and not self._still_rises():
-            # In vain since the reward is where it is, and since groups are without contrast.
+            # The waste began once both the reward was where it is and groups had lost their contrast.
             self.since = max(filter(None, (self.in_vain_since, self.high_since)), default=None)
             return Finding(WARN, spent, None, line, (reward.usual, share), ("in vain", *self._in_vain(share, spent)))
         if self._is_one_group(share) or reward.is_constant or share <= self.warn * self.hysteresis:
@@ -72,9 +72,9 @@ class ZeroVariance(Detector):
         return Finding(level, share, None, self.warn, (reward.usual,))
 
     def _spent(self, share: float, context: RuleContext) -> float:
-        """The part of the compute of late that went into such groups; notes how long they have been in vain.
+        """The share of recent compute spent on zero-variance groups; also tracks how long it has been wasted.
 
-        They are where the reward is at its top, and where it is no better than it was at the start.
+        It is wasted if the reward is at its top, or no better than at the start.
         """
         values, reward, seen, costs = context.values, context.reward, context.observation, self.costs
         if not costs:
@@ -97,15 +97,15 @@ class ZeroVariance(Detector):
         return self.lost / self.spent if self.spent > 0.0 else share
 
     def _still_rises(self) -> bool:
-        """Whether the reward of the later half of these records is above that of the earlier one by its own error.
+        """Whether the mean reward of the later half of the window exceeds the earlier half's by one standard error.
 
-        By twice as much where the alert stands. A reward that rises evenly is always at its top, and noise hides it
+        By two while the alert is active. A reward that rises steadily is always at its top, and noise can hide the rise
         from a comparison with the start.
         """
         return len(self.rewards) >= 2 * _LATELY and _rises(list(self.rewards), 2.0 if self.is_firing else 1.0)
 
     def _is_one_group(self, share: float) -> bool:
-        """Batches were all, half or nothing zero-variance so far, and this streak of them is not long."""
+        """Whether batches hold so few groups that whole ones are often flat by chance, and this streak is short."""
         self.lately.append(share)
         self.seen += 1
         if share >= 1.0:
@@ -113,7 +113,7 @@ class ZeroVariance(Detector):
         else:
             self.whole_before += self.whole
             self.whole = 0
-            # Two groups know one more share, and are flat by chance as well.
+            # With two groups a share of one half occurs too, and both may be flat by chance.
             self.has_parts = self.has_parts or (share > 0.0 and share != _HALF)
         if share >= 1.0 and _HALF in self.lately and sum(self.lately) > self.thresholds["most"] * _LATELY:
             return False
@@ -127,7 +127,7 @@ class ZeroVariance(Detector):
 
 
 def _rises(values: Sequence[float], errors: float) -> bool:
-    """Whether the mean of the later half is above that of the earlier one by so many standard errors of this."""
+    """Whether the mean of the later half exceeds that of the earlier half by so many standard errors."""
     if len(values) < 2 * _FEW:
         return False
     rise, error = rise_and_error(values)
@@ -135,9 +135,9 @@ def _rises(values: Sequence[float], errors: float) -> bool:
 
 
 class EmptyBatches(Detector):
-    """G8: batches without any gradient among others that have one: none of their groups had contrast.
+    """G8: batches with a gradient of 0 among others that have one: none of their groups had contrast.
 
-    Where a gradient is small for another reason there are values between; where it is rounded to 0, others are alike.
+    A gradient that is small for another reason takes values in between; one rounded to 0 has many equal neighbours.
     """
 
     newest = -math.inf
@@ -167,7 +167,7 @@ class EmptyBatches(Detector):
 
 
 def _are_mixed(norms: Sequence[float]) -> bool:
-    """Gradients of 0 come and go, and the smallest of the others is far from 0."""
+    """Whether gradients of 0 come and go, and the smallest other is far from 0."""
     others, half = [norm for norm in norms if norm], len(norms) // 2
     is_throughout = 4 * min(norms[:half].count(0.0), norms[half:].count(0.0)) >= norms.count(0.0)
     is_fine = 2 * len(set(others)) > len(others) > 0
@@ -183,7 +183,7 @@ _COUNTS = ("discarded_count", "evicted_samples", "dropped_stale")
 
 
 class Discarded(Detector):
-    """G2: share of generated completions discarded, for zero variance or staleness, or how many a step."""
+    """G2: share or number per step of generated completions discarded for zero variance or staleness."""
 
     is_about_word = True
     counts: dict[str, _Counted] = {}
@@ -191,7 +191,7 @@ class Discarded(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         values, thresholds = context.values, self.thresholds
         passed, cancelled = values.get("filter_pass_rate"), values.get("cancelled_frac")
-        counts = _COUNTS if passed is None else _COUNTS[1:]  # whose number the share that is left out is of
+        counts = _COUNTS if passed is None else _COUNTS[1:]  # the pass rate already covers the first count
         found = [self._against_start(name, context) for name in counts if name in values]
         if passed is None and cancelled is None:
             return worst(*found)
@@ -204,7 +204,7 @@ class Discarded(Detector):
     def _against_start(self, name: str, context: RuleContext) -> Finding:
         if (known := self.counts.get(name)) is None:
             known = self.counts[name] = _Counted()
-            for _ in range(min(context.record - 1, known.start.size)):  # veRL leaves out what is 0
+            for _ in range(min(context.record - 1, known.start.size)):  # veRL does not log zeros
                 known.start.push(0.0)
         known.values.append(count := context.values[name])
         if goodput.is_total(name, known.values):
@@ -220,19 +220,19 @@ class Discarded(Detector):
 
 
 class FewSamples(Detector):
-    """G6: an update is made of a fraction of the samples that it had at the start."""
+    """G6: an update uses a fraction of the samples that it had at the start."""
 
     start = Frozen(skip=0, size=10, minimum=5)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        """Against the start; a last, shorter batch of an epoch comes alone."""
+        """Compare with the start; persistence filters out the single shorter batch at the end of an epoch."""
         base = (self.start.value if self.start.is_final else self.start.push(value)) or 0.0
         line = self.thresholds["warn"] * base
         return Finding(WARN, value, base, line) if value < line / self.hysteresis else QUIET
 
 
 class NoAdvantage(ConstantReward):
-    """A1: every advantage of the batch is 0, whatever the completions earn; a graver alert says it all."""
+    """A1: every advantage of the batch is 0, whatever the completions earn; silent under graver alerts."""
 
     covered_by = NO_SIGNAL
 
@@ -242,14 +242,14 @@ class NoAdvantage(ConstantReward):
 
 
 class AdvantageScale(Detector):
-    """A1: advantages beyond their bound, off centre, or suddenly far above baseline."""
+    """A1: advantages beyond their bound, off centre, or suddenly far above their baseline."""
 
     sizes = Window(WINDOW)
     extreme, beyond, off = NOfMCounter(3, 10), NOfMCounter(5, 10), NOfMCounter(5, 10)
     is_centred = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Counts n of m itself, because each of the three ways has its own."""
+        """Counts n of m itself, because the three conditions differ in persistence."""
         values = context.values
         high, low, mean = values.get("adv_max"), values.get("adv_min"), values.get("adv_mean")
         if high is None and low is None and mean is None:
@@ -273,7 +273,7 @@ class AdvantageScale(Detector):
         return Finding(WARN, size, usual, factor * usual, words=("largest",)) if lasts else None
 
     def _beyond(self, size: float, group_size: int) -> Finding | None:
-        # Samuelson's inequality for the unbiased standard deviation; reached where one completion of a group differs.
+        # Samuelson's inequality for the unbiased standard deviation; reached if a single completion differs.
         bound = (group_size - 1) / math.sqrt(group_size) + self.thresholds["slack"]
         is_beyond = size > bound
         lasts = (is_beyond or self.beyond.bits) and self.beyond.push(is_beyond) and is_beyond
@@ -281,9 +281,9 @@ class AdvantageScale(Detector):
 
     def _off_centre(self, mean: float, context: RuleContext) -> Finding | None:
         line = self.thresholds["critic_mean" if context.traits.has_critic else "mean"]
-        # What is written like the threshold is at it, not past it; a hundredth beyond it nothing is.
+        # A value that rounds to the same text as the threshold is not beyond it, unless by more than 1 %.
         is_off = abs(mean) > line and (abs(mean) > 1.01 * line or number(abs(mean)) != number(line))
-        # Without a critic and a baseline of the group, advantages are the returns themselves and have any mean.
+        # Without a critic or a group baseline, advantages are the returns themselves, and any mean is possible.
         self.is_centred = self.is_centred or not is_off or context.traits.has_critic
         if not self.is_centred:
             return None

@@ -1,7 +1,7 @@
-"""Keys that only their names say something of: judged by their shape, never by a level.
+"""Keys whose meaning is only guessed from their names: judged by the shape of the curve, never by a level.
 
-What a guess is right about is open, so no threshold in a metric's own unit applies. A fall out of the learned range, a
-cliff against the records before, and a key that stays away are signs whatever the key is. NaN is L1's.
+A guess may be wrong, so no threshold in a metric's own unit applies. A fall out of the learned range, a cliff compared
+with the records before, and a key that goes missing are signs whatever the key means. L1 covers NaN.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rltop.units import number
 
 
 class GuessedShape(Detector):
-    """U1: a key that may be a reward falls, one that may be an entropy drops, or one of them stays away."""
+    """U1: a key that may be a reward falls, one that may be an entropy drops, or one of them goes missing."""
 
     is_about_word = True
     reward = RewardCrash(NAMED["R1"].thresholds)
-    # A floor in nats is a level: of a guess nobody knows the unit.
+    # A floor in nats is a level, but the unit of a guessed key is unknown.
     entropy = EntropyCrash({**NAMED["E1"].thresholds, "floor": 0.0})
     reward_context = RuleContext(Algorithm.GRPO, Traits(), None)
     entropy_context = RuleContext(Algorithm.GRPO, Traits(), None)
@@ -49,7 +49,7 @@ class GuessedShape(Detector):
             inner.advance(context.observation._replace(values={name: guessed[name]}, instances={}))
             finding = judge.detect(inner)
             if finding is not None and finding.level >= WARN:
-                # What nobody has confirmed is told one level lower.
+                # A guess that is not confirmed is reported one level lower.
                 level = WARN if finding.level >= CRIT else INFO
                 return Finding(level, finding.value, finding.baseline, words=(name,))
         return QUIET
@@ -64,13 +64,13 @@ class GuessedShape(Detector):
         if not guessed and not context.values:
             return QUIET
         for name in [name for name in present if name not in guessed]:
-            # Where mostly nothing came with it, a record without it is of another axis of steps.
+            # If mostly nothing else came with it, records without it belong to another step axis.
             if present[name] >= self.thresholds["present"] and 2 * accompanied[name] > present[name]:
                 missing[name] = missing.get(name, 0) + 1
                 if missing[name] > self.thresholds["forget"]:
                     del missing[name], present[name], accompanied[name]
             else:
-                # Logged now and then: its absence says nothing.
+                # It is logged irregularly, so its absence says nothing.
                 del present[name], accompanied[name]
         away = max(missing, key=lambda name: missing[name], default="")
         if not away or missing[away] < self.thresholds["missing"]:

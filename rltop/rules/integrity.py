@@ -1,6 +1,6 @@
 """Integrity: non-finite values, and updates that change nothing.
 
-Absolute rules, judged from the first record: one NaN in an update poisons the weights, and needs no baseline.
+Absolute rules, applied from the first record: a single NaN in an update poisons the weights, so no baseline is needed.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from rltop.rules.context import ALL_FLAT, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, Subject
 
 FATAL = ("grad_norm", "policy_loss", "loss")
-"""What goes straight into the weights: one null here is a NaN that the writer could not encode."""
+"""Metrics that go straight into the weights: one null here is a NaN that the writer could not encode."""
 SERIOUS = ("entropy", "kl_ref", "kl_old", "value_loss", "ratio_mean", "lr", "logps_chosen", "logps_rejected")
-"""What the update is made of: NaN or Inf at once, null when it comes twice in a row."""
+"""Metrics that the update is made of: NaN or Inf counts at once, null if it comes twice in a row."""
 REWARDS = ("score_mean", "reward_mean")
-"""Of completions it is never undefined; elsewhere it is where no episode ended, and for long a missing reward."""
+"""Never undefined for completions; elsewhere undefined if no episode ended, and only for long a missing reward."""
 _INFINITE = frozenset({NonFinite.POS_INF, NonFinite.NEG_INF})
 _WATCHED = frozenset(FATAL + SERIOUS + REWARDS)
 LOSS_LIKE = (
     "nll_loss", "aux_loss", "distill_loss", "grad_norm_critic", "kl_teacher", "rm_loss", "rm_grad_norm",
     "sac_alpha_loss",
 )  # fmt: skip
-"""The same kind, but not part of the update in every run: treated as keys that the catalogue lacks (`is_loss_like`)."""
+"""Of the same kind, but not part of every run's update: treated like keys outside the catalogue (`is_loss_like`)."""
 _NULL_STREAK = 2
 _SCALING = 10
-"""First records in which fp16 loss scaling looks for its scale: their gradients overflow by design."""
+"""First records, in which fp16 loss scaling searches its scale: gradients overflow by design."""
 _LEARNING_RECORDS = 64
 _LEARNING_STRIDE = 16
-"""Which metrics have been numbers is noted in the first records and then periodically: it costs, and rarely changes."""
+"""Metrics seen finite are recorded in the first records, then at this interval: it costs, and rarely changes."""
 
 
 class _LossLike(State):
-    """Losses, gradients and KLs that are not in every run part of the update: which of them used to be numbers.
+    """Losses, gradients and KLs that not every run's update includes: which of them used to be numbers.
 
-    A loss over one kind of sample is undefined where the batch has none.
+    A loss over one kind of sample is undefined if the batch has none.
     """
 
     finite: dict[str, int] = {}
@@ -51,13 +51,13 @@ class _LossLike(State):
         self.returned_streak = int(thresholds["returned"])
 
     def learn(self, context: RuleContext) -> None:
-        """Count the ones that are numbers on this record."""
+        """Count those that are numbers on this record."""
         values, finite = context.values, self.finite
         for name in (*context.observation.loss_like, *[name for name in LOSS_LIKE if name in values]):
             finite[name] = finite.get(name, 0) + 1
 
     def note_marks(self, marks: Mapping[str, NonFinite], context: RuleContext) -> None:
-        """Note which have come back on this record, and which are still not numbers."""
+        """Note which are numbers again on this record, and which still are not."""
         here = context.observation.loss_like
         gone = {name for name in self.streaks if name not in marks}
         self.returned |= {name for name in gone if name in here or name in context.values}
@@ -76,7 +76,7 @@ class _LossLike(State):
 
 
 class NonFiniteValue(Detector):
-    """L1: NaN, infinity, or a null where numbers used to be, in what the update is made of."""
+    """L1: NaN, infinity, or null instead of a number, in metrics that the update is made of."""
 
     unseen = set(_WATCHED)
     null_streaks: dict[str, int] = {}
@@ -89,7 +89,7 @@ class NonFiniteValue(Detector):
         self.loss_like = _LossLike(thresholds)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """One dictionary look-up on a record without marks."""
+        """A record without marks takes little more than one dictionary look-up."""
         marks, values, record = context.observation.nonfinite, context.values, context.record
         if record <= _LEARNING_RECORDS or record % _LEARNING_STRIDE == 0:
             self.has_completions = self.has_completions or "response_len_mean" in values
@@ -113,7 +113,7 @@ class NonFiniteValue(Detector):
         self.null_streaks = {name: self.null_streaks.get(name, 0) + 1 for name in nulls}
         self.loss_like.note_marks(marks, context)
         level = max(levels.values())
-        # Strict JSON has no other word for a gradient that overflows while fp16 looks for its scale.
+        # In strict JSON, null is how a gradient that overflows during fp16 scale search is written.
         unseen = self.unseen.difference(("grad_norm",) if "loss" in values or "policy_loss" in values else ())
         ranked = [name for name in (*FATAL, *SERIOUS) if name in marks and (name not in nulls or name not in unseen)]
         if level < WARN and (self.of_evaluation is not QUIET or "grad_norm" not in ranked):
@@ -127,7 +127,7 @@ class NonFiniteValue(Detector):
         return found
 
     def _is_skipped(self, context: RuleContext, marks: Mapping[str, NonFinite]) -> bool:
-        """A step that mixed precision left out, the first within ten records: it touched no weight."""
+        """Whether mixed precision skipped this step, the first in ten records: it changed no weight."""
         loss = context.values.get("loss", context.values.get("policy_loss"))
         others = _WATCHED.difference(("grad_norm", *REWARDS))
         if not context.is_lr_held or not loss or "grad_norm" not in marks or others.intersection(marks):
@@ -151,7 +151,7 @@ class NonFiniteValue(Detector):
         return CRIT if name in FATAL or streak >= _NULL_STREAK else INFO
 
     def _gradient_level(self, kind: NonFinite) -> Level:
-        """A norm that is not a number is a step that clipping or loss scaling left out, until it lasts."""
+        """A non-finite norm means a step skipped by clipping or loss scaling, unless it persists."""
         if kind is NonFinite.NULL or (self.record <= _SCALING and self.gradient_streak < self.thresholds["lasts"]):
             return INFO
         return CRIT if self.gradient_streak >= self.thresholds["lasts"] else WARN
@@ -171,7 +171,7 @@ class NonFiniteValue(Detector):
 
 
 def _is_no_update(marks: Mapping[str, NonFinite]) -> bool:
-    """Whether a row leaves out what it has no value for: a schedule never turns into NaN, so its null hides none.
+    """Whether null only means "no value" in this row: a schedule never becomes NaN, so a null learning rate hides none.
 
     Source: older LLaMA-Factory writes every key of `trainer_log.jsonl`, null or not, on evaluation and closing rows.
     """
@@ -188,11 +188,11 @@ def _subject(name: str) -> Subject:
 
 
 class UndefinedStatistic(Detector):
-    """L1: NaN in derived statistics alone (an empty batch); it must not play down a divergence."""
+    """L1: NaN in derived statistics only (an empty batch); must not mask a divergence."""
 
     missing_for = 0
     never: set[str] | None = None
-    """Keys of no metric that have been undefined in every record: they have no batch that could be empty."""
+    """Keys outside the catalogue that were undefined in every record so far: not a matter of an empty batch."""
 
     def detect(self, context: RuleContext) -> Finding | None:
         marks = context.observation.nonfinite
@@ -212,7 +212,7 @@ class UndefinedStatistic(Detector):
         derived = [name for name in marks if name not in self.never]
         if not derived or not marks.keys().isdisjoint(_WATCHED.difference(REWARDS)) or "nonfinite" in context.alarms:
             return QUIET
-        # A mean over nothing is NaN; infinite is what an exponential or half precision overflowed to.
+        # A mean over nothing is NaN; infinity comes from overflow in an exponential or in half precision.
         infinite = [name for name in derived if marks[name] in _INFINITE]
         name = (infinite or derived)[0]
         why = "overflow" if infinite else "empty batch"
@@ -230,7 +230,7 @@ class UndefinedStatistic(Detector):
 
 
 class NotUpdating(Detector):
-    """L3: no gradient although the rewards within groups, or the means of batches, differ."""
+    """L3: no gradient although rewards differ within groups, or between the means of batches."""
 
     before: float | None = None
     alive = streak = dead = seen = 0
@@ -256,16 +256,16 @@ class NotUpdating(Detector):
         self.streak, self.dead = self.streak + 1, self.dead + 1
         if before is None or value == before or context.reward.is_high or self._is_flat(context.values):
             return QUIET
-        # Without groups any return gives an advantage, so that only an update that is lost has no gradient.
+        # Without groups every return gives an advantage, so only a lost update has no gradient.
         is_compared = applicability.compares_groups(context.algorithm, context.traits) and not context.traits.has_critic
-        # Batches whose groups all agree come one by one first; so many in a row after none at all are no chance.
+        # Batches without contrast first come singly; so many in a row after none at all are not chance.
         is_new = self.alive >= self.thresholds["always"]
         if is_compared and self._is_by_chance():
             return QUIET
         return Finding(WARN if is_compared and not is_new else CRIT, norm, None, line)
 
     def _is_by_chance(self) -> bool:
-        """Are so many in a row to be expected of as many as there were before, by Laplace's rule of succession?"""
+        """Whether the earlier share of such batches, by Laplace's rule of succession, makes this streak likely."""
         before = self.dead - self.streak
         share = (before + 1) / (self.seen - self.streak + 2)
         return before > 0 and self.streak * math.log(share) > math.log(self.thresholds["chance"])
@@ -287,15 +287,15 @@ _LOSSES = ("policy_loss", "loss")
 _OF_UPDATES = ("grad_norm", *_LOSSES, "entropy", "kl_ref", "kl_old", "value_loss")
 _CADENCED = frozenset({*_OF_UPDATES, *REWARDS})
 _OPTIMISER = ("clip_frac", "ratio_mean", "time_update_actor", "time_update_all", "mfu")
-"""What only an update logs, besides its learning rate."""
+"""Metrics that only an update logs, besides the learning rate."""
 
 
 class _Cadence(State):
     """How one metric has been logged so far.
 
     Attributes:
-        accompanied: how often with something else of training, on its record or since the one before.
-        since: (record, step) of the first of those that are missing.
+        accompanied: how often other training metrics were logged on its record or since its previous one.
+        since: (record, step) of the first record of the current gap.
     """
 
     found = accompanied = missing = longest = 0
@@ -308,13 +308,13 @@ class _Cadence(State):
         self.missing, self.since = 0, None
 
     def is_gone(self, present: float, missing: float, gaps: float) -> bool:
-        """Missing for longer than ever, where it was regular and mostly came with something else."""
+        """Missing for longer than ever, although it was regular and mostly came with other training metrics."""
         is_known = self.found >= present and 2 * self.accompanied > self.found
         return is_known and self.missing >= max(missing, gaps * (self.longest + 1) if self.longest else 0.0)
 
 
 class KeyVanished(Detector):
-    """L11: the reward, or a metric of the update, is missing while training goes on, at the cadence it has had."""
+    """L11: the reward, or a metric of the update, is missing by its own cadence while training goes on."""
 
     is_about_word = True
     watched: dict[str, _Cadence] = {}
@@ -326,7 +326,7 @@ class KeyVanished(Detector):
         values, marks = context.values, context.observation.nonfinite
         is_there = self.is_complete and not marks and self.watched.keys() <= values.keys()
         if is_there and values.keys().isdisjoint(self.absent):
-            # Mostly all is there: counted once, and credited when somebody asks.
+            # The usual case, a complete record: counted once here, credited to each metric when needed.
             self.usual, self.rated = max(self.usual, len(values)), self.rated + ("lr" in values)
             self.complete += 1
             return QUIET
@@ -345,7 +345,7 @@ class KeyVanished(Detector):
                 self.watched[name] = _Cadence()
             self.watched[name].note(len(updates) + len(rewards) > 1 or "lr" in values)
         lacking = [name for name in self.watched if name not in values and name not in marks]
-        # Without one of the update, the length of a row says nothing.
+        # Unless an update metric is watched, the length of a row says nothing.
         self.is_complete = not lacking and len(self.watched) > 1 and not self.watched.keys().isdisjoint(_OF_UPDATES)
         self.absent = _CADENCED.difference(self.watched)
         if not lacking:
@@ -380,7 +380,7 @@ class KeyVanished(Detector):
         for name, one in gone.items():
             kind = "reward_" if name in REWARDS else ""
             if not kind and one.missing > thresholds["forget"]:
-                # It is not logged any more, and the run has gone on for long.
+                # It is no longer logged, and the run has gone on for long.
                 del watched[name]
             elif one.is_gone(thresholds[f"{kind}present"], thresholds[f"{kind}missing"], thresholds["gaps"]):
                 long.append(name)

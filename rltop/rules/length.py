@@ -1,7 +1,7 @@
 """Length: completions that are truncated, explode, or vanish.
 
-A slowly moving mean is learning; reasoning grows it and saturated tasks shrink it. The largest length equals the cap on
-nearly every healthy step and says nothing.
+A mean that moves slowly is learning: reasoning lengthens completions, saturated tasks shorten them. The maximum equals
+the cap on nearly every healthy step and says nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window
 _YOUNG = 30
 _HURT = 0.25
 _BETTER = 0.1
-"""The part of itself by which an evaluation must have risen."""
+"""Relative rise of an evaluation that counts."""
 _MOVE_TO_SIGMA = math.sqrt(math.pi) / 2.0
-"""Mean absolute difference of neighbours to their standard deviation, where they are normal and independent."""
+"""Factor from mean absolute successive difference to standard deviation, for independent normal values."""
 
 
 class Truncation(Detector):
-    """T1: share of completions truncated at the maximum length; there are runs that learn at a share of 1."""
+    """T1: share of completions truncated at the maximum length; some runs learn even at a share of 1."""
 
     moves = Ema(30)
     before: float | None = None
@@ -49,11 +49,11 @@ class Truncation(Detector):
     def _against_lines(self, value: float, base: float | None, *, is_young: bool) -> Finding:
         thresholds, warn, rise = self.thresholds, self.thresholds["warn"], self.thresholds["rise"]
         if value > thresholds["high"] * self.hysteresis:
-            # Completions learn to end: what has fallen from its first record on, and is about its lowest, may go on.
+            # Completions learn to end: a share that has fallen since the start and is near its lowest may still fall.
             is_falling = is_young and value <= min(self.first - rise / 2.0, self.least + rise / 2.0)
             return Finding(INFO if is_falling else WARN, value, base, thresholds["high"])
         if base is not None and value > base + rise * self.hysteresis:
-            # A batch of few completions moves by more than that from one record to the next.
+            # With few completions per batch, the share moves by more than that between records.
             rise = max(rise, thresholds["sigmas"] * _MOVE_TO_SIGMA * self.moves.value)
             if value > base + rise * self.hysteresis:
                 return Finding(WARN, value, base, base + rise)
@@ -61,9 +61,9 @@ class Truncation(Detector):
 
 
 class LengthExplosion(Detector):
-    """T2: mean length more than doubles against the 50 records before, or far outgrows its baseline without gain.
+    """T2: mean length more than doubles within 50 records, or far outgrows its baseline without gain.
 
-    The mean of a few completions doubles by itself: no CRIT then.
+    The mean of a few completions may double by chance; that is never CRIT.
     """
 
     window = Window(WINDOW)
@@ -77,7 +77,7 @@ class LengthExplosion(Detector):
             return self._against_baseline(value, context)
         reward = context.reward
         is_cut = context.values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
-        # A reward that only ever wobbled has a range too: the part lost must also be more than its noise.
+        # Even pure noise gives a reward a range, so a reward alarm is required as well.
         lost, reach = reward.best - reward.usual, reward.top - reward.bottom
         is_hurt = lost > _HURT * reach > 0.0 and "reward" in context.alarms
         is_grave = (is_cut or is_hurt) and value > usual + self.thresholds["sigmas"] * noise
@@ -94,7 +94,7 @@ class LengthExplosion(Detector):
 
 
 class NoEndOfText(Detector):
-    """T9: no completion emits EOS any more, or none ever has; all of one length may have been made so."""
+    """T9: no completion emits EOS any more, or none ever has; if all have one length, that may be by design."""
 
     has_ended, never = False, 0
 
@@ -102,7 +102,7 @@ class NoEndOfText(Detector):
         metric = "stop_count" if "stop_count" in context.values else "terminated_len_mean"
         if (value := context.values.get(metric)) is None:
             return None
-        # That none ever ended is refuted by one that does.
+        # A completion that ends refutes that none ever has.
         self.is_excused = value > 0.0 and not self.has_ended
         if value > 0.0:
             self.has_ended, self.since = True, None
@@ -122,7 +122,7 @@ class NoEndOfText(Detector):
 
 
 class LengthCollapse(Detector):
-    """T3: mean length less than half of its baseline; a note where reward and evaluations have risen."""
+    """T3: mean length less than half of its baseline; INFO if reward and evaluations have risen."""
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         if (base := context.baselines["response_len_mean"].value) is None:
@@ -132,7 +132,7 @@ class LengthCollapse(Detector):
             return QUIET
         is_nothing, reward = value < nothing, context.reward
         gained = (reward.start, reward.usual) if reward.is_improving and "R1" not in context.standing else ()
-        # Shorter and better by every measure is what saturated tasks and long-winded models learn.
+        # On saturated tasks, and for long-winded models, shorter and better is what is to be learned.
         is_better = reward.has_gained and any(
             one.level > one.first + max(one.noise, _BETTER * abs(one.first)) for one in context.histories.values()
         )

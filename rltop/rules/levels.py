@@ -1,7 +1,6 @@
-"""What is said at which level: the highest that the evidence lets a rule say.
+"""The highest level at which each rule is shown, given the evidence for it.
 
-The levels that rules give their findings are the rules' business; composites and
-incidents see those, only what is shown is capped here.
+Composites and incidents see the levels that rules give their findings; only what is shown is capped here.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _TEXT_METRICS = frozenset({
 
 
 def is_of_text(identity: Identity) -> bool:
-    """Is a language model trained, by the algorithm or by metrics (guesses too) of completions, references, groups?"""
+    """Whether a language model is trained, by the algorithm or by (guessed) metrics of text, references or groups."""
     if identity.algorithm in _OF_TEXT or not _TEXT_METRICS.isdisjoint([*identity.signals, *identity.guesses]):
         return True
     return any(word in key for key in identity.keys for word in ("response_len", "completion"))
 
 
 def field_of(identity: Identity, profiles: Collection[str]) -> str:
-    """Whose evidence counts for a run: that of language models, or of classic RL, loops without text among it."""
+    """The field whose evidence counts for a run: language models, or classic RL, which includes loops without text."""
     if CLASSIC in profiles or (identity.traits.is_generic and not is_of_text(identity)):
         return CLASSIC
     return LANGUAGE

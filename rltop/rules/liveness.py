@@ -1,8 +1,8 @@
 """Liveness: is the run still writing, and can what it writes be read?
 
-Owns the history of gaps between records and what counts as a stall; and what is wrong with the file itself, unreadable
-lines, two writers, no record yet. Times and counts are given: there is no clock here, and `check` and replayed
-recordings never ask about silence.
+Owns the history of gaps between records and what counts as a stall, and faults of the file itself: unreadable lines,
+two writers, no record yet. Times and counts are passed in: there is no clock here, and `check` and replayed recordings
+never ask about silence.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _MIN_GAPS = 2
 _HELD_PAUSES = 8
 _USUAL_GAPS = 32
 _HELD_RESTS, _REST = 16, 20.0
-"""So many times what is usual is no step where the run's own clock has begun anew."""
+"""If the run's own clock restarted, a gap above this multiple of the usual one is a pause, not a step."""
 
 SPEC = NAMED["L4"]
 LIMITS = SPEC.thresholds
 
 
 class SilenceLimits(Struct):
-    """How long is too long, in seconds since the newest record."""
+    """Limits on the silence since the newest record, in seconds."""
 
     quiet_s: float
     warn_s: float
@@ -39,14 +39,14 @@ class SilenceLimits(Struct):
 
 
 class _Pauses(State):
-    """Recurring gaps far above the median: checkpoints and validations, with their own key or without."""
+    """Recurring gaps far above the median: checkpoints and validations, whether logged as such or not."""
 
     records = 0
     _usual = Window(_USUAL_GAPS)
     _held: deque[tuple[int, float]] = deque(maxlen=_HELD_PAUSES)
 
     def push(self, gap_s: float, factor: float, *, is_named: bool) -> None:
-        """Take a gap in; `is_named`: the row says that it saved or evaluated."""
+        """Add a gap; `is_named`: the row says that it saved or evaluated."""
         usual = self._usual
         self.records += 1
         is_long = gap_s > factor * usual.least and usual.count >= _MIN_GAPS and gap_s > factor * usual.median
@@ -56,7 +56,7 @@ class _Pauses(State):
 
     @property
     def due_s(self) -> float:
-        """The longest pause so far if one is due, by the last interval, before the next record or nearly; else 0."""
+        """The longest pause so far, if by the last interval one is due within a record of the next; else 0."""
         if not self._held:
             return 0.0
         last = self._held[-1][0]
@@ -67,10 +67,10 @@ class _Pauses(State):
 
 
 class Liveness(State):
-    """Gaps between records; before a checkpoint `has_saved`, a silence may be the first one, and is no CRIT.
+    """Gaps between records. Until a checkpoint was written (`has_saved`), a silence may be one and is never CRIT.
 
     Attributes:
-        resumed: steps before which the run has rested, as its clock tells that began anew, though its steps went on.
+        resumed: steps before which the run paused: its clock restarted although its steps went on.
     """
 
     has_saved = False
@@ -92,12 +92,12 @@ class Liveness(State):
 
     @property
     def longest_s(self) -> float:
-        """The longest gap that is known; 0 without any."""
+        """The longest known gap; 0 without any."""
         return max(self._gaps, default=0.0)
 
     @property
     def knows_pace(self) -> bool:
-        """Are enough gaps known to say what is usual?"""
+        """Whether enough gaps are known to say what is usual."""
         return len(self._gaps) >= _MIN_GAPS
 
     def observe(self, observation: Observation, arrived_s: float | None = None) -> None:
@@ -125,18 +125,18 @@ class Liveness(State):
 
     @property
     def usual_s(self) -> float | None:
-        """The median gap; None while too few are known."""
+        """The median gap in seconds; None while too few are known."""
         return self._usual_gaps()[0] if self.knows_pace else None
 
     def restart(self) -> None:
-        """A new segment: the gap across the cut does not count."""
+        """Begin a new segment: the gap to the previous one does not count."""
         self._last_time_s = self._last_arrived_s = None
 
     def silence(self, lag_s: float = 0.0) -> SilenceLimits:
-        """The thresholds for the current gap; `lag_s` is what a network file system may hold back.
+        """The thresholds for the current gap; `lag_s`: seconds that a network file system may delay rows.
 
-        W: max(60 s, 3 medians, 1.5 × p99); C: max(10 min, 8 medians, 3 × p99). Where a pause that comes back
-        (a checkpoint, a validation) is due, W waits for 1.5 and C for 3 times the longest of them.
+        WARN: max(60 s, 3 medians, 1.5 × p99); CRIT: max(10 min, 8 medians, 3 × p99). If a recurring pause (a
+        checkpoint, a validation) is due, also at least 1.5 (WARN) or 3 (CRIT) times the longest of these.
         """
         thresholds = self.thresholds
         if not self.knows_pace:
@@ -156,7 +156,7 @@ class Liveness(State):
         return median_of(ordered), ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 
     def level(self, age_s: float, lag_s: float = 0.0) -> Level:
-        """How bad a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT; `lag_s`: what a mount holds back."""
+        """How bad a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT; `lag_s` as for `silence`."""
         lines = self.silence(lag_s)
         if age_s > lines.crit_s and self.has_saved:
             return Level.CRIT
@@ -165,7 +165,7 @@ class Liveness(State):
         return Level.INFO if age_s > lines.quiet_s else Level.OK
 
     def verdict(self, age_s: float, lag_s: float = 0.0, key: str = "") -> Verdict | None:
-        """The verdict on a silence of `age_s` seconds, or None while it is ordinary; `lag_s` as for `silence`."""
+        """The verdict on a silence of `age_s` seconds, or None below WARN; `lag_s` as for `silence`."""
         level = self.level(age_s, lag_s)
         if level < Level.WARN or self._last is None:
             return None
@@ -188,16 +188,16 @@ TWO_WRITERS = "L12"
 _FEWEST = 20
 _BAD, _WRITERS = (NAMED[rule].thresholds for rule in (UNREADABLE, TWO_WRITERS))
 _LOCKSTEP = 0.8
-"""Rows that overwrite a step, for each step: nearly every one is written twice."""
+"""Overwriting rows per step: from here on nearly every step is written twice."""
 
 
 def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, float] = _BAD) -> Verdict | None:
-    """WARN while more than `warn` of the newest 100 lines are unreadable; INFO where `info` of the rows are cut."""
+    """WARN while a share above `warn` of the newest 100 lines is unreadable; INFO if a share `info` of rows is cut."""
     read = min(counts.lines, RECENT_LINES)
     bad = sorted(line for line in counts.recent_bad if line > counts.lines - read)
     if read < _FEWEST or len(bad) <= thresholds["warn"] * read:
         return _in_part(counts, thresholds)
-    # Where the first of them stands among the rows, if rows are spread evenly over lines.
+    # Position of the first bad line among the rows, assuming that rows are spread evenly over lines.
     behind = round((counts.lines - bad[0]) * counts.rows / counts.lines)
     text = f"{len(bad):,} of the last {read:,} lines ({percent(len(bad) / read)}) unreadable"
     step = steps[max(0, len(steps) - 1 - behind)] if len(steps) else 0
@@ -216,7 +216,7 @@ def _in_part(counts: Counts, thresholds: Mapping[str, float]) -> Verdict | None:
 def two_writers(
     counts: Counts, thresholds: Mapping[str, float] = _WRITERS, steps: int = 0, overwritten: int = 0
 ) -> Verdict | None:
-    """INFO once the file has gone back `info` times to a run id that it had left, or most steps are `overwritten`."""
+    """INFO once the file has returned `info` times to an earlier run id, or most steps are `overwritten`."""
     if counts.interleaved_rows < thresholds["info"]:
         return _in_lockstep(steps, overwritten)
     text = (
@@ -227,7 +227,7 @@ def two_writers(
 
 
 def _in_lockstep(steps: int, overwritten: int) -> Verdict | None:
-    """INFO where every step is written several times, by several writers or by one that cannot decide."""
+    """INFO if nearly every step is written several times: by several writers, or in parts."""
     if overwritten < _FEWEST or overwritten < steps * _LOCKSTEP:
         return None
     rows = (steps + overwritten) / steps
@@ -239,7 +239,7 @@ def _in_lockstep(steps: int, overwritten: int) -> Verdict | None:
 
 
 def first_record_late(waited_s: float, thresholds: Mapping[str, float] = LIMITS) -> Verdict | None:
-    """INFO once a file has been without a record for long."""
+    """INFO once a file has had no record for `first_record_s` seconds."""
     if waited_s <= thresholds["first_record_s"]:
         return None
     text = f"no record yet after {duration(waited_s)}: first validation or compilation?"

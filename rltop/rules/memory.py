@@ -1,7 +1,7 @@
 """Memory: is it about to run out?
 
-Peak GPU memory is a running maximum that most trainers never reset, and host memory is shared with other jobs: a rise
-alone is never critical. Memory sizes are not in the stream; where the user has set them, the headroom is judged.
+Peak GPU memory is a running maximum that most trainers never reset, and host memory is shared with other jobs, so a
+rise alone is never critical. The stream has no memory sizes; if the user has set them, the headroom is judged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DeviceMemory(Detector):
         since = context.record - _PEAK_RECORDS
         if size > 0.0:
             share = value / size
-            # Allocators fill the device by design: near capacity only a level that still rises is a risk.
+            # Allocators fill the device by design, so near capacity only a rising level is a risk.
             rises = bool(self.peaks) and self.peaks[-1] > since
             if share > thresholds["warn"] * self.hysteresis and (rises or self.is_firing):
                 return Finding(CRIT if share > thresholds["crit"] and rises else WARN, value, size, None, (share,))
@@ -58,7 +58,7 @@ class HostLeak(Detector):
         per_record = (last - first) / (trend.block * (trend.count - 1))
         largest = sorted(after - before for before, after in pairwise(trend.medians))[-2:]
         if sum(largest) > thresholds["jumps"] * (last - first):
-            # A cache, a reload, another job on the node: a leak goes on.
+            # Two jumps explain the rise: a cache, a reload or another job; a leak would be steady.
             return Finding(INFO, last, first, None, (per_record,))
         if 0.0 < thresholds["size_gb"] < last + thresholds["ahead"] * per_record:
             return Finding(CRIT, last, first, thresholds["size_gb"], (per_record,))

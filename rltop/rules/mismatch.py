@@ -1,8 +1,8 @@
 """Rollout/train mismatch: do sampler and trainer give a token the same probability?
 
-The earliest warning of a collapse, and the trend matters more than single spikes. Maxima are ignored: one token near 1
-is ordinary. Trainers that correct for the mismatch log importance weights: weights that leave 1, spread, or are
-discarded mean that training depends on the correction.
+The earliest warning of a collapse; the trend matters more than single spikes. Maxima are ignored, as one token near 1
+is ordinary. Trainers that correct for the mismatch log importance weights; if these leave 1, spread or are discarded,
+training depends on the correction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rltop.stats.rolling import Frozen, Window
 _MEDIAN_OF = 5
 _FIRST_RECORDS = 2
 _UNTRAINED = 3
-"""Records at most before the first update counts: the learning rate begins at 0, or the first batch is a spare."""
+"""Most records before the first update takes effect: the learning rate starts at 0, or the first batch is extra."""
 _DISTANCES = ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean")
 
 
@@ -69,7 +69,7 @@ class MismatchTrend(Detector):
 
 
 class ProbabilityCorrelation(Line):
-    """M1: correlation of the sampler's and the trainer's probabilities; where all are 1 it means nothing."""
+    """M1: correlation of the sampler's and the trainer's probabilities; meaningless if all are 1."""
 
     is_held = False
 
@@ -79,7 +79,7 @@ class ProbabilityCorrelation(Line):
 
 
 class FirstUpdate(Detector):
-    """M9: log-probabilities differ before the policy has been trained; a resumed or asynchronous one may."""
+    """M9: log-probabilities differ before the first update; those of a resumed or asynchronous run may."""
 
     is_about_word = True
 
@@ -91,12 +91,12 @@ class FirstUpdate(Detector):
             return None
         reference, line = context.values.get("kl_ref"), self.thresholds["reference"]
         if reference is not None and not context.traits.kl_is_sequence_sum and abs(reference) > line:
-            # Under a generic name the KL may be a sum, or of another policy.
+            # Under a generic name, the KL may be a sum or refer to another policy.
             is_bad = abs(reference) > self.thresholds["warn"] and not context.traits.is_generic
             level = WARN if is_bad else INFO
             unit = "nats" if context.traits.is_generic else "nats/token"
             return Finding(level, reference, None, line, words=("kl_ref", "reference", unit))
-        # Classic loops log the mean over many updates of one rollout.
+        # Classic RL loops log the mean over many updates per rollout.
         is_of_text = applicability.OF_ACTIONS.isdisjoint(context.values)
         step = context.values.get("kl_old") if is_of_text else None
         if step is not None and not context.traits.is_async and abs(step) > self.thresholds["step"]:
@@ -105,12 +105,12 @@ class FirstUpdate(Detector):
 
 
 class WeightsOffOne(Detector):
-    """M6: mean importance weight of the correction between sampler and trainer."""
+    """M6: mean importance weight of the correction for the sampler/trainer mismatch."""
 
     window = Window(_MEDIAN_OF)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        """Band around 1, for the median of five: one large weight moves a mean."""
+        """Compare the median of five with a band around 1, because one large weight moves the mean."""
         thresholds = self.thresholds
         self.window.push(value)
         if self.window.count < _MEDIAN_OF:
@@ -125,7 +125,7 @@ class WeightsOffOne(Detector):
 class Staleness(Detector):
     """M8: policy versions between sampling and training: beyond the run's own bound (AReaL #1388), or far and rising.
 
-    Trainers that bound how much is generated, and not the age of a rollout, let single slow ones pass: those are INFO.
+    Trainers that limit the amount generated, not the age of rollouts, let single slow ones pass: those are INFO.
     """
 
     start = Frozen(skip=5, size=20, minimum=5)
@@ -162,7 +162,7 @@ class Staleness(Detector):
         if mean is not None and mean > bound:
             is_far = mean > self.thresholds["crit"] * max(bound, 1.0)
             return Finding(CRIT if is_far else WARN, mean, None, bound, words=("staleness_mean",))
-        # What was dropped for its age may be among those that are counted.
+        # The maximum may include rollouts that were dropped for their age.
         is_dropped = any(values.get(name, 0.0) > 0.0 for name in ("dropped_stale", "evicted_samples"))
         if oldest is not None and oldest > bound and not is_dropped:
             return Finding(INFO, oldest, None, bound, words=("oldest",))
@@ -174,13 +174,13 @@ class Staleness(Detector):
 
 
 class MismatchCreep(Creep):
-    """M10: the mean log-probability difference against the start, or the first records before an update counted."""
+    """M10: mean log-probability difference, against the start or the first records before any update took effect."""
 
     first: list[float] = []
     untrained: float | None = None
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        """The size of it: some trainers log it signed."""
+        """Judge the absolute value, as some trainers log it signed."""
         found = super().look(abs(value), context)
         if found is None or found is QUIET:
             return found

@@ -1,7 +1,7 @@
-"""What the user may say about the rules.
+"""The user's options for the rules.
 
-Light on purpose: the configuration needs it before the first frame, the rules
-themselves are imported only when something is to be judged or looked up.
+Light to import on purpose: the configuration needs it before the first frame, whereas the rules are imported only when
+something is judged or looked up.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 from rltop.structs import Struct, field
 
 RuleSettings = Mapping[str, Mapping[str, float | bool]]
-"""Rule id → a threshold by its name, or `enabled` → value."""
+"""Rule id → name of a threshold, or `enabled` → value."""
 
 
 class EngineOptions(Struct):
-    """What the user may say about the rules.
+    """The user's options for the rules.
 
     Attributes:
-        rules: rule id → setting → value: a threshold by its name, or `enabled = false` to switch the rule off.
-        group_size: completions per prompt, where the user knows better than the stream.
-        profiles: names of the profiles that hold; None: those that the run gives away by its keys.
-        by_profile: profile → rule id → setting → value, as in `rules`; wins over `rules` where the profile holds.
-        own: rule id → threshold → value, as set on the screen for the run; wins over everything.
-        families: those of the rules that are asked; empty: all.
+        rules: rule id → setting → value: a threshold by name, or `enabled = false` to switch the rule off.
+        group_size: completions per prompt; overrides what the stream says.
+        profiles: names of the active profiles; None to detect them from the run's keys.
+        by_profile: profile → rule id → setting → value, as in `rules`; overrides `rules` while the profile is active.
+        own: rule id → threshold → value, as set on the screen for the run; overrides everything.
+        families: only rules of these families run; all if empty.
     """
 
     rules: RuleSettings = field(default_factory=dict)
@@ -42,7 +42,7 @@ class EngineOptions(Struct):
             registry.check_rule_settings(self.own)
 
     def settings(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float | bool]:
-        """What differs from a rule's defaults, by threshold or `enabled`: of two profiles the later wins."""
+        """What differs from a rule's defaults, by threshold or `enabled`; a later profile overrides an earlier one."""
         found: dict[str, float | bool] = {}
         if profiles:
             from rltop.rules.profiles import PROFILES  # noqa: PLC0415 - see the head of this file
@@ -54,7 +54,7 @@ class EngineOptions(Struct):
         return found
 
     def thresholds(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float]:
-        """Thresholds of a rule by name as they hold under `profiles`, all of them.
+        """All thresholds of a rule by name, as they apply under `profiles`.
 
         Raises:
             KeyError: there is no such rule.
@@ -65,19 +65,19 @@ class EngineOptions(Struct):
         return {name: float(own.get(name, limit)) for name, limit in registry.NAMED[rule].thresholds.items()}
 
     def silenced(self, profiles: Sequence[str] = ()) -> frozenset[str]:
-        """Ids of the rules that the user switches off under `profiles`; not those that a profile brings along."""
+        """Ids of the rules that the user has switched off under `profiles`, not those that a profile switches off."""
         tables = (self.rules, *(self.by_profile.get(name, {}) for name in profiles))
         named = {rule for table in tables for rule, settings in table.items() if settings.get("enabled") is False}
         return frozenset(rule for rule in named if not self.is_enabled(rule, profiles))
 
     def is_enabled(self, rule: str, profiles: Sequence[str] = ()) -> bool:
-        """Whether neither the user nor a profile has switched it off, nor the user the rule that it is a part of."""
+        """Whether neither the user nor a profile has switched it off, nor the user the rule that it belongs to."""
         own = self.settings(rule, profiles).get("enabled")
         if own is not None or not (self.rules or self.by_profile):
             return own is not False
         from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
 
-        # What a profile brings along is meant for the rule itself, what the user says of it for its parts too.
+        # A profile's setting applies to the rule alone, the user's to its parts too.
         whole = registry.NAMED[rule].rule
         said = (self.rules, *(self.by_profile.get(name, {}) for name in profiles))
         found = [table[whole]["enabled"] for table in said if "enabled" in table.get(whole, {})]
@@ -85,7 +85,7 @@ class EngineOptions(Struct):
 
 
 def _said_of(rule: str, table: RuleSettings) -> dict[str, float | bool]:
-    """What a table sets of a rule, under the ids that it has taken over too."""
+    """What a table sets for a rule, including settings under former ids that it has taken over."""
     if not table:
         return {}
     from rltop.rules import registry  # noqa: PLC0415 - see the head of this file

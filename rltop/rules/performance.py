@@ -1,8 +1,8 @@
 """Step time: did the step become slower, which stage takes too much of it, and are some steps slow now and then?
 
-Compared with run start, because a rolling baseline silences itself. Checkpoints and validation are taken out, records
-that reuse a rollout are kept apart from those that generate one, and a step that is longer because its completions are
-longer is not slower. A share that a stage has from the start is the run's setup, and INFO; a growing one is a fault.
+The baseline is run start, because a rolling one silences itself. Checkpoints and validation are subtracted, records
+that reuse a rollout have a baseline of their own, and a step that takes longer because its completions are longer is
+not slower. A stage's share that is there from the start is part of the setup, and INFO; a growing one is a fault.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from rltop.units import duration, measure_like, number, percent
 
 _RECENT = 8
 _EXPLAINS = 0.1
-"""A stage that grew by less than this part of what the step did explains nothing; nor does a save or an evaluation
-of less of the step, as some trainers log a moment for it on each."""
+"""A stage explains a slowdown only if it grew by at least this share of it; a save or an evaluation explains a slow
+step only from this share of the step on, as some trainers log a moment for it on every step."""
 _CREEP_FLOOR, _CREEP_REACH = 0.03, 6.0
-"""Least deviation assumed of a step time, and the most that one record may add, in deviations."""
+"""Smallest standard deviation assumed for log step time, and the cap on what one record adds, in deviations."""
 _PACE_SIGMAS, _MOST_PACE = 2.0, 2.0
-"""Deviations of the seconds per token that are noise: five in eight records are not beyond them by chance. Twice the
-seconds are none: a start that is still warming up deviates as much."""
+"""Noise limit on seconds per token, in deviations (five of eight records do not exceed it by chance), and at most as a
+factor: a start that is still warming up has so large a spread that it would excuse too much."""
 
 
 class Work(State):
-    """The work of each step in tokens, as far as the run logs it: `total` so far, also over skipped records.
+    """The work of each step in tokens, as far as the run logs it; `total` is the run's count so far.
 
-    Without token counts the mean length stands in: as good where only growth matters. `word` says which it is.
+    Without token counts, the mean length stands in, which is as good if only growth matters. `word` says which it is.
     """
 
     word = "tokens per step"
@@ -64,17 +64,17 @@ class _Kind(State):
 
 _UPDATES = ("loss", "policy_loss", "grad_norm")
 _IDLE, _TOLD, _EARLY, _STEADY = 3, 6, 20, 1.25
-"""A jump among the first records to a level that then stays within a quarter is another kind of step, not a failure."""
+"""An early jump to a level that then stays within a quarter is another kind of step, not a failure."""
 _MIXED, _FEW = 2, 3
-"""Training takes longer from the first record with some of it, which may hold little, or the next; from so many that
-hold it throughout a median is known, for the slowdown right after that."""
+"""Records, the first with training in it included, within which steps must become longer for training to be the cause;
+and values needed for a median of steps with training, so that a slowdown right after is seen."""
 
 
 class StepSlower(Detector):
     """P1: step time against the run-start baseline, with the noise of its logarithm.
 
-    Lasting growth below the threshold is summed up: CUSUM with a slack of one deviation, S = max(0, S + min(z, 6) - 1)
-    (Page 1954).
+    Lasting growth below the threshold is accumulated by a CUSUM with a slack of one deviation,
+    S = max(0, S + min(z, 6) - 1) (Page 1954).
     """
 
     kinds = [_Kind(), _Kind()]
@@ -123,7 +123,7 @@ class StepSlower(Detector):
         return self._early(found, context.record) if found.level >= WARN else found
 
     def _begins(self, values: Mapping[str, float]) -> bool:
-        """Whether training begins, after a replay buffer was filled: its own count, or a loss or gradient, is not 0."""
+        """Whether training begins after filling a replay buffer: its own counter, or a loss or gradient, is not 0."""
         count = values.get("steps_trained")
         self.has_begun = count > 0.0 if count is not None else any(values.get(name) for name in _UPDATES)
         self.idle += not self.has_begun
@@ -141,7 +141,7 @@ class StepSlower(Detector):
             factor = min(factor, seconds / tokens / usual)
         sigma = max(kind.start.log_spread, _CREEP_FLOOR)
         z = (factor - 1.0) / sigma
-        # Within one deviation nothing is added: such a record need not be looked at while the sum is 0.
+        # Within one deviation nothing is added, so such a record can be skipped while the sum is 0.
         kind.creep_line = base * (1.0 + sigma)
         kind.crept = min(max(0.0, kind.crept + min(z, _CREEP_REACH) - 1.0), 2.0 * self.thresholds["creep"])
         is_noticed = factor >= self.thresholds["slight"] and base >= self.thresholds["short_s"]
@@ -166,7 +166,7 @@ class StepSlower(Detector):
                 return QUIET
             now, known = paces[0][0], paces[0][1].value or 0.0
             if now > self.thresholds["per_token"] * known:
-                return QUIET  # no more than noise, but not unchanged
+                return QUIET  # within noise, but the pace is not unchanged
             factor = seconds / base * known / now
             return Finding(INFO, seconds, base, self.warn * base, (factor,), ("longer",))
         start.skip_value()
@@ -174,12 +174,12 @@ class StepSlower(Detector):
         return Finding(CRIT if seconds > crit * base else WARN, seconds, base, warn * base)
 
     def _line(self, usual: Frozen) -> float:
-        """Seconds per token that are no more than the run's own noise."""
+        """Upper limit of seconds per token within the run's own noise."""
         factor = max(self.thresholds["per_token"], min(_MOST_PACE, usual.factor(_PACE_SIGMAS)))
         return 0.0 if usual.value is None else factor * usual.value
 
     def _lines(self, start: Frozen, base: float) -> tuple[float, float]:
-        """Factors for WARN and CRIT, as the run's own noise and scale ask for."""
+        """Factors on the baseline for WARN and CRIT, raised for the run's noise and for short steps."""
         thresholds = self.thresholds
         warn = max(thresholds["warn"], start.factor(thresholds["sigmas"]))
         if base < thresholds["short_s"]:
@@ -187,7 +187,7 @@ class StepSlower(Detector):
         return warn, max(thresholds["crit"], warn * thresholds["crit"] / thresholds["warn"])
 
     def _blame(self, finding: Finding) -> tuple[str, float, float]:
-        """The stage with the largest growth, if it explains any: its name, seconds now, seconds at the start."""
+        """The stage that grew most, if it explains the slowdown: its name, seconds now, seconds at the start."""
         head, recent = self.slow
         found = ("", 0.0, 0.0)
         for name in recent[-1] if head and recent else ():
@@ -229,10 +229,10 @@ class StepSlower(Detector):
 
 
 class ThroughputDrop(Detector):
-    """P3: throughput, and model FLOPs utilisation, against run start, on records without a checkpoint or validation.
+    """P3: throughput and model FLOPs utilisation against run start, on records without a checkpoint or validation.
 
-    Both are computed from the step time, so a checkpoint distorts them, unless every record has one. An MFU of 0: the
-    hardware is not known.
+    Both are derived from the step time, so a checkpoint distorts them, unless every record has one. An MFU of 0 means
+    that the hardware is unknown.
     """
 
     is_about_word = True
@@ -287,27 +287,27 @@ class ThroughputDrop(Detector):
 
 
 _RAISED = 1.35
-"""Above this multiple of run start a step is not typical."""
+"""Above this multiple of the run-start baseline, a step is not typical."""
 _SKIPPED = 3
-"""Records that the baseline leaves out: compilation and warm-up."""
+"""First records excluded from the baseline: compilation and warm-up."""
 _EVALUATIONS = 2
-"""So many evaluations in steps of typical length, and none in a longer one: the step does not contain them."""
+"""After this many evaluations in steps of typical length, and none in a longer one, step time excludes them."""
 _MOST, _DUE, _MUCH_LONGER = 0.5, 0.6, 1.5
-"""Part of what slow steps add that lies in a stage, and of those due every so many records that are slow; and by what
-factor the longest is worth a word."""
+"""Share of the added time that must lie in one stage to name it; share of periodic slots that must be slow to call
+them periodic; factor from which the longest slow step is mentioned."""
 _LATE, _OVER, _NOTHING = 2.5, 10, 0.01
-"""So many of the longest distance between slow steps without another, and records, end it: one may not be judged. A
-step that generates for so little of the time of slow ones has no rollout of its own."""
+"""The alert ends after this multiple of the longest distance between slow steps, plus this many records: one may go
+unjudged. Steps with less than this share of the slow steps' generation time have no rollout of their own."""
 _SUMMED, _NEWEST = 300, 15
-"""Records, and slow steps among them, over which the time lost is summed up at most."""
+"""Most records, and most slow steps among them, over which the lost time is summed up."""
 _HELD, _SEVERAL = 0.5, 3
-"""Part of a line, and of the way to it, at which a level holds: now and then one of few slow steps is not judged. And
-how many of them are told at least."""
+"""Hysteresis: the share of a line, and of the way to it, down to which a level holds, as one of few slow steps may go
+unjudged. And the fewest slow steps that are reported."""
 _EVALUATED = ("val_score", "val_loss", "val_acc", "val_best", "val_passk")
 
 
 class _Slow(NamedTuple):
-    """A slow step, and the ordinary ones between it and the slow one before: how many, their seconds, the last."""
+    """A slow step, and the ordinary ones since the previous slow one: their number, total seconds and the last."""
 
     seen: Observation
     seconds: float
@@ -317,7 +317,7 @@ class _Slow(NamedTuple):
 
 
 class SlowNowAndThen(Detector):
-    """P16: most steps are as fast as ever, and every few records, or every so-many-th, one takes a multiple of that."""
+    """P16: most steps are as fast as ever, but now and then, or periodically, one takes a multiple of that."""
 
     work = Work()
     start, per_token = Frozen(), Frozen()
@@ -332,7 +332,7 @@ class SlowNowAndThen(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         seen, values = context.observation, context.values
         seconds = values.get("time_step", 0.0)
-        is_block = "P1" in context.standing or "P1" in context.held  # of slow steps, which is one slowdown
+        is_block = "P1" in context.standing or "P1" in context.held  # of slow steps: a single slowdown
         if self.slow and (seen.record > self.until + _OVER or (self.found is QUIET and is_block)):
             self.slow, self.found, self.since = (), QUIET, None
         if self.start.is_final and seconds <= self.line and not self.slow:
@@ -349,7 +349,7 @@ class SlowNowAndThen(Detector):
         return QUIET if seen.record > self.until else self.found
 
     def _is_explained(self, context: RuleContext, seconds: float) -> bool:
-        """A checkpoint, an evaluation in this step or the one before, by the clock, or a rollout that is used again."""
+        """Whether a checkpoint, an evaluation (now or, by the clock, just before) or reuse of rollouts explains it."""
         values, was_evaluated, least = context.values, self.was_evaluated, _EXPLAINS * seconds
         is_evaluated = "time_eval" not in values and not values.keys().isdisjoint(_EVALUATED)
         is_saved = values.get("time_save", 0.0) > least or context.observation.step in context.checkpoints.on_disk
@@ -363,7 +363,7 @@ class SlowNowAndThen(Detector):
         return not is_evaluated or is_saved or not self._holds_no_evaluation(seconds)
 
     def _holds_no_evaluation(self, seconds: float) -> bool:
-        """Whether evaluations are known to lie outside the step time, so that this record is one like the others."""
+        """Whether evaluations are known to lie outside the step time, so this record is an ordinary one."""
         if not self.is_outside and not self.start.is_final:
             most = _RAISED * (self.start.value or 0.0)
             self.is_outside = len(self.evaluated) >= _EVALUATIONS and max(self.evaluated) <= most
@@ -371,7 +371,7 @@ class SlowNowAndThen(Detector):
         return self.is_outside
 
     def _learn(self, seen: Observation, seconds: float, tokens: float | None) -> None:
-        """The typical step at run start, and the threshold."""
+        """Update the run-start baseline and the threshold."""
         start, thresholds, was_known = self.start, self.thresholds, self.start.value is not None
         start.push(seconds)
         if tokens:
@@ -383,7 +383,7 @@ class SlowNowAndThen(Detector):
         factor = max(thresholds["warn"], start.factor(thresholds["sigmas"]))
         self.line = base * (max(factor, thresholds["short_warn"]) if base < thresholds["short_s"] else factor)
         if not was_known:
-            # Only now is the baseline known: a slow step among the last ones counts, as it would later.
+            # The baseline is known only now: judge the steps so far as well.
             for each in self.head[_SKIPPED:]:
                 self._take(*each)
 
@@ -397,7 +397,7 @@ class SlowNowAndThen(Detector):
         one = _Slow(seen, seconds, self.ordinary, self.between, self.usual or seen)
         self.slow = (*[each for each in self.slow if each.seen.record > seen.record - _SUMMED][1 - _NEWEST :], one)
         self.ordinary, self.between = 0, 0.0
-        # What is told once is judged as a whole, as long as it stands.
+        # An active alert is judged over all of its slow steps.
         ends = [self.slow[begin:] for begin in range(len(self.slow) + 1 - max(_SEVERAL, int(self.thresholds["n"])))]
         found = ((self._judge(end), end) for end in (ends[:1] if self.found.level > OK else ends))
         self.found, self.slow = next((one for one in found if one[0] is not QUIET), (QUIET, self.slow))
@@ -406,13 +406,13 @@ class SlowNowAndThen(Detector):
         self.until = seen.record + (int(_LATE * max(apart)) if self.found.level > OK else _SUMMED)
 
     def _judge(self, slow: tuple[_Slow, ...]) -> Finding:
-        """What slow steps add to the time since the first of them, which is not part of it."""
+        """Judge the time that slow steps have added since the first of them, which itself does not count."""
         thresholds, (first, *taken), newest = self.thresholds, slow, slow[-1]
         ordinary, records = sum([one.ordinary for one in taken]), newest.seen.record - first.seen.record
         if ordinary <= len(taken):
             return QUIET
         typical = sum([one.between for one in taken]) / ordinary
-        # Without the longest: one long pause is not now and then.
+        # Leave out the longest: one long pause is not a pattern.
         longest = max(taken, key=lambda one: one.seconds)
         mean = (sum([one.seconds for one in taken]) - longest.seconds) / (len(taken) - 1)
         share = (lost := (mean - typical) * len(taken)) / (lost + typical * max(ordinary + len(taken), thresholds["m"]))
@@ -421,7 +421,7 @@ class SlowNowAndThen(Detector):
         gens = [(one.seen.values.get("time_gen", 0.0), one.usual.values.get("time_gen", 0.0)) for one in taken]
         gen, before = [median_of(each) for each in zip(*gens, strict=True)]
         if not held or (gen > 0.5 * mean and before < _NOTHING * gen):
-            return QUIET  # the latter: the others generate nothing, this is the step with the rollout
+            return QUIET  # the latter: only this step has a rollout, the others generate nothing
         stage = _stage_of(taken, mean - typical)
         apart = [after.seen.record - before.seen.record for before, after in pairwise(slow)]
         least, steps = min(apart), newest.seen.step - first.seen.step
@@ -445,7 +445,7 @@ class SlowNowAndThen(Detector):
 
 
 def _stage_of(slow: Sequence[_Slow], added: float) -> str:
-    """The stage in which most of what slow steps add lies; empty where none is known."""
+    """The stage in which most of the added time of slow steps lies; empty if none is known."""
     found, last = ("", 0.0), slow[-1].seen
     for name in (*[each for each in _SYNC if each in last.values], *last.stages):
         both = [
@@ -462,9 +462,9 @@ def _ordinal(count: int) -> str:
 
 
 _KNOWN_RECORDS = 64
-"""By then the baselines of logged stages are final."""
+"""By this record the baselines of logged stages are final."""
 _EVERY = 4
-"""Non-core stages and unaccounted time are not urgent: every fourth record is looked at."""
+"""Auxiliary stages and unaccounted time are not urgent: only every fourth record is read."""
 _SYNC = ("time_weight_sync", "time_weight_sync_infer")
 _LIGHT = ("time_adv", "time_reward", "time_dump", "time_load_data")
 """Stages that should take next to no time."""
@@ -473,7 +473,7 @@ _HEAVY = ("time_ref", "time_old_log_prob", "time_values")
 _LINES = {**dict.fromkeys(_LIGHT, "light"), **dict.fromkeys(_HEAVY, "heavy"), **dict.fromkeys(_SYNC, "sync")}
 _SPOKEN = {"time_eval": "evaluation"}
 _ALIKE = 0.1
-"""A time that is so near to its baseline is like it."""
+"""A time within this share of its baseline is unchanged."""
 _SYNC_PARTS = {
     "time_weight_sync_pause": "pausing generation",
     "time_weight_sync_barrier": "waiting for all ranks",
@@ -486,7 +486,7 @@ class _Stage(State):
 
 
 class AuxiliaryStage(Detector):
-    """P12: a stage other than generation and update takes too much of the step, or many times what it took."""
+    """P12: a stage other than generation and update takes too much of the step, or many times its earlier time."""
 
     is_about_word = True
     seen = 0

@@ -1,6 +1,6 @@
 """Preference optimisation and reward models: is a difference being learned?
 
-At run start the loss is ln 2, the accuracy 0.5 and the margin 0: that is normal, and only staying there is not.
+At run start the loss is ln 2, the accuracy 0.5 and the margin 0; that is normal, but staying there is not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST = 4
 
 
 class RandomLabels(State):
-    """The newest records of a run on pairs, against accuracy 0.5 and margin 0."""
+    """Tests the newest records of a run on pairs against accuracy 0.5 and margin 0."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -32,13 +32,13 @@ class RandomLabels(State):
         self.margin: deque[float] = deque(maxlen=_MOST * size)
 
     def observe(self, accuracy: float | None, margin: float | None) -> None:
-        """Take in one record, accuracy from 0 to 1; one that lacks either says nothing."""
+        """Take in one record, accuracy from 0 to 1; records that lack either value are ignored."""
         if accuracy is not None and margin is not None:
             self.accuracy.append(accuracy)
             self.margin.append(margin)
 
     def is_no_better(self) -> bool:
-        """Whether the accuracy of `size` records or more is not beyond chance."""
+        """Whether the mean accuracy over at least `size` records is not significantly above chance."""
         if len(self.accuracy) < self.size:
             return False
         right, one = mean_and_error(self.accuracy)
@@ -47,10 +47,9 @@ class RandomLabels(State):
     def is_certain(self, below: float) -> bool:
         """Whether the records look like chance, and exclude an accuracy (0..1) of `below` or more.
 
-        `size` of them at least, and as many more (four times as many are kept) as it takes
-        for the error to be smaller than the distance from 0.5 to `below`: with fewer pairs only an unlucky draw would
-        exclude it. Two standard errors of the mean, from the spread of the records themselves. O(size). Source:
-        Student's t, rounded; judgement for `below`.
+        Needs at least `size` records, and more (up to four times as many are kept) until the error is smaller than the
+        distance from 0.5 to `below`: with fewer pairs, only an unlucky draw could exclude it. The error is two standard
+        errors of the mean, from the records' own spread. O(size). Source: Student's t, rounded; judgement for `below`.
         """
         if len(self.accuracy) < self.size:
             return False
@@ -68,17 +67,17 @@ class RandomLabels(State):
 
 _SHORT, _LONG = 15, 50
 _LIKELY, _SURE, _BEYOND_DOUBT = 2.0, 3.0, 4.0
-"""Standard errors: to be expected occasionally, beyond luck, and beyond luck on any of hundreds of records."""
+"""Standard errors: rarely exceeded by chance, not by chance, and not by chance on any of hundreds of records."""
 _CERTAIN, _AT_LN2 = 5.0, 0.02
-"""Standard errors by which noise is never above ln 2 five times in a row; how far from it the first loss may be."""
+"""Standard errors that noise never exceeds ln 2 by five times in a row; the first loss's largest distance from ln 2."""
 _TRIFLE = 0.1
 _FEW = 5
 _PRINTED = 4
-"""Decimals of a number on a console."""
+"""Decimals that consoles print."""
 
 
 class AfterWarmUp(State):
-    """Counts records since the learning rate stopped rising; 0 while it rises."""
+    """Counts the records since the learning rate stopped rising; 0 while it rises."""
 
     records = 0
 
@@ -88,9 +87,9 @@ class AfterWarmUp(State):
 
 
 class StuckAtChance(Detector):
-    """D1: loss still at its start value, with no margin, long after it should have moved: ln 2, of KTO a half.
+    """D1: loss still at its start value (ln 2, for KTO 0.5), with no margin, long after it should have moved.
 
-    Of a reward model that logs its loss alone that is all that can be seen.
+    For a reward model that logs nothing but its loss, the loss alone decides.
     """
 
     loss_at_start = LN2
@@ -105,15 +104,15 @@ class StuckAtChance(Detector):
         self.coin = RandomLabels(int(thresholds["sure_wait"]))
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Means of fifty and their errors, as small batches jump; sooner where accuracy and margin leave no doubt.
+        """Uses means of fifty with their errors, as small batches are noisy; fewer if accuracy and margin are certain.
 
-        A margin of exactly 0 beside the same loss says that policy and reference are the same: no weight has moved.
-        Both may be printed with a few digits, so that only a loss with more of them counts.
+        A margin of exactly 0 with an unchanged loss means that policy and reference are equal: no weight has moved.
+        Both may be rounded for printing, so only a loss with more digits counts.
         """
         loss, margin = context.values.get("loss"), margin_of(context.values)
         self.is_margin_logged = margin is not None
         if margin is None and context.algorithm is Algorithm.REWARD:
-            margin = 0.0  # its loss is that of the margin alone: at ln 2 there is none
+            margin = 0.0  # its loss depends on the margin alone: at ln 2 that is 0
         if loss is None or margin is None:
             return None
         if context.algorithm is Algorithm.KTO:
@@ -130,7 +129,7 @@ class StuckAtChance(Detector):
         return self._judge(context, settled)
 
     def _judge(self, context: RuleContext, settled: int) -> Finding:
-        """What stands ends with a loss or a margin that has moved beyond doubt, not with one draw in twenty."""
+        """An active alert ends only if loss or margin has moved beyond doubt, not by a one-in-twenty chance."""
         if len(self.losses) < _FEW:
             self.since = self.since or context.place
             return QUIET
@@ -148,7 +147,7 @@ class StuckAtChance(Detector):
         self.since = (self.since or context.place) if is_near else None
         if settled < thresholds["sure_wait"]:
             return QUIET
-        # A small but moving margin is a low learning rate, not uninformative labels.
+        # A small but moving margin means a low learning rate, not uninformative labels.
         is_early = settled < thresholds["wait"]
         is_chance = self.coin.is_certain(thresholds["sure"]) if is_early else not (is_growing or is_falling)
         return self._found(loss, margin) if is_near and is_chance else QUIET
@@ -190,8 +189,8 @@ class Inverted(Detector):
 class ChosenFalls(Detector):
     """D5: the likelihood of the chosen completions falls far below its first five records.
 
-    A learning rate that is far too high moves the next fifteen. A median of five against one of five is off by 0.8 of a
-    record's deviation.
+    A learning rate that is far too high moves the next fifteen. The difference of two medians of five has a standard
+    error of 0.8 of a record's deviation.
     """
 
     start = Frozen(skip=0, size=_FEW, minimum=_FEW)
@@ -213,7 +212,7 @@ class ChosenFalls(Detector):
 
 
 class NotRanking(Detector):
-    """RM2: a reward model that does not rank: its margin is near 0, or its accuracy that of a coin."""
+    """RM2: a reward model does not rank: its margin is near 0, or its accuracy at chance."""
 
     is_about_word = True
     settled = AfterWarmUp()
@@ -243,11 +242,11 @@ class NotRanking(Detector):
 
 _FALLEN = 0.9
 _NOT_BETTER, _RISEN = 2, 1.02
-"""Evaluations without a new best, and how far above the best a loss has risen and not merely wobbled."""
+"""Evaluations without a new best; the factor above the best from which a loss has risen beyond noise."""
 
 
 class _Best(State):
-    """The newest of some evaluations, the best, and how many came since that; `sign` 1.0 where less is better."""
+    """The newest and the best of some evaluations, and how many came since the best; `sign` 1.0 if less is better."""
 
     newest: float | None = None
     best: float | None = None
@@ -267,7 +266,7 @@ class _Best(State):
 
 
 class Memorised(Detector):
-    """D2: training accuracy near 1, contradicted by an evaluation, or nobody looks; easy pairs outlast their margin."""
+    """D2: training accuracy near 1, but evaluations contradict it or there are none."""
 
     is_about_word = True
     kind = ""
@@ -285,7 +284,7 @@ class Memorised(Detector):
             self.losses.push(loss)
             self.first_loss = loss if self.first_loss is None else self.first_loss
         if values.get("grad_norm") == 0.0:
-            # Where nothing moves nothing is memorised.
+            # Without an update nothing can be memorised.
             return None
         if value is None:
             return self._of_loss(values.get("epoch")) if context.algorithm is Algorithm.KTO else None
@@ -301,7 +300,7 @@ class Memorised(Detector):
         return Finding(level, usual, None, self.thresholds["warn"], (*evaluated, values.get("epoch", 0.0)))
 
     def _of_loss(self, epoch: float | None) -> Finding:
-        """KTO has no accuracy: its loss is nearly gone where every pair is on its side."""
+        """KTO has no accuracy; its loss nearly vanishes once every sample is on the right side."""
         level, first = self.losses.median, self.first_loss
         gone = self.thresholds["gone"]
         if first is None or level >= gone * first or not self._is_worn_out(epoch):
@@ -314,7 +313,7 @@ class Memorised(Detector):
         return newest is not None and newest < accuracy - gap and is_known
 
     def _is_far_apart(self, accuracy: float) -> bool:
-        """The distance is beyond the noise of an evaluation of fifty pairs (four of its standard errors are 0.28)."""
+        """Whether the gap exceeds the noise of an evaluation on fifty pairs (four standard errors are 0.28)."""
         return self.accuracy.newest is not None and self.accuracy.newest < accuracy - self.thresholds["apart"]
 
     def _is_worn_out(self, epoch: float | None) -> bool:
@@ -351,7 +350,7 @@ class Memorised(Detector):
 
 
 class MarginRunsAway(Detector):
-    """D4: the margin on training pairs grows far beyond what evaluation pairs show."""
+    """D4: the margin on training pairs grows far beyond that on evaluation pairs."""
 
     window = Window(LEVEL)
     evaluated: float | None = None
@@ -373,11 +372,11 @@ class MarginRunsAway(Detector):
 
 _HELD, _RECENT, _IN_A_ROW, _LEAST = 20, 5, 3, 8
 _LEARNED = 4.0
-"""Standard errors above 0 that a margin must have been: what was never learned cannot be lost."""
+"""Standard errors by which a margin must have exceeded 0: what was never learned cannot be lost."""
 
 
 class PreferenceLost(Detector):
-    """D8: the margin drops from its level from one record to the next, by Welch's test, or turns round."""
+    """D8: the margin drops from its level from one record to the next, by Welch's test, or changes sign."""
 
     held: deque[float] = deque(maxlen=_HELD)
     recent: deque[float] = deque(maxlen=_RECENT)

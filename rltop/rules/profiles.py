@@ -1,7 +1,7 @@
 """Profiles: named sets of thresholds for kinds of runs on another scale.
 
-Owns what each profile changes and by which keys it is detected. A detected profile is always logged, by name and
-reason: thresholds never change silently. What a user configured for a rule or a profile wins over it.
+Owns what each profile changes and by which keys it is detected. A detected profile is always logged with its reason, so
+thresholds never change silently. The user's settings for a rule or a profile override it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _OFF: Mapping[str, float | bool] = MappingProxyType({"enabled": False})
 
 
 class Profile(Struct):
-    """A named set of thresholds for a kind of run, which is `about` one sentence.
+    """A named set of thresholds for a kind of run.
 
     Attributes:
-        words: parts of a key that only such a run logs.
-        unless: canonical metrics that such a run never logs.
+        about: the kind of run, in one sentence.
+        words: parts of keys that only such runs log.
+        unless: canonical metrics that such runs never log.
     """
 
     name: str
@@ -38,7 +39,7 @@ class Profile(Struct):
 
 
 class ActiveProfile(NamedTuple):
-    """A profile at work on a run, and why."""
+    """A profile that is active for a run, and why."""
 
     name: str
     reason: str
@@ -75,14 +76,14 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
 
 
 def active(identity: Identity, configured: Sequence[str] | None) -> tuple[ActiveProfile, ...]:
-    """The profiles that hold for a run: those `configured`, or where that is None those that its keys give away."""
+    """The active profiles of a run: those `configured`, or if that is None, those detected from its keys."""
     if configured is None:
         return infer(identity)
     return tuple(ActiveProfile(name, CONFIGURED) for name in configured)
 
 
 def infer(identity: Identity) -> tuple[ActiveProfile, ...]:
-    """The profiles detected by a run's algorithm or keys, each with the evidence; pure."""
+    """The profiles detected from a run's algorithm or keys, each with the evidence; pure."""
     found = []
     for profile in PROFILES.values():
         if any(identity.signals.get(name) for name in profile.unless):
@@ -98,7 +99,7 @@ def infer(identity: Identity) -> tuple[ActiveProfile, ...]:
 
 
 def sentence(profile: ActiveProfile) -> str:
-    """That a profile is active, why, and which rules it changes."""
+    """Says that a profile is active, why, and how many rules it changes."""
     name, reason = profile
     because = reason if reason == CONFIGURED else f"because {reason}"
     count = len(PROFILES[name].rules)
@@ -110,6 +111,6 @@ def _key_with(words: tuple[str, ...], identity: Identity) -> str:
     if not any(word in every for word in words):
         return ""
     part = re.compile(rf"(?:^|[/_.:\-])(?:{'|'.join(words)})(?:[/_.:\-]|$)")
-    # The router of requests to the engines is none of experts.
+    # The router that sends requests to inference engines is not a mixture-of-experts router.
     flow = {one.key for found in identity.signals.values() for one in found if one.metric.section == "pipeline"}
     return next((key for key in identity.keys if part.search(key) and key not in flow), "")

@@ -1,7 +1,7 @@
 """Progress: a reward that never moved, or hardly ever, and one that has stopped moving.
 
-Rules with a baseline need a healthy one; this is what a run looks like that never had it. A plateau is where most runs
-end: INFO. WARN is for what costs: a reward that has not moved in a thousand records.
+Rules with a baseline need a healthy one; these cover runs that never had it. Most runs end in a plateau, which is INFO;
+WARN is for waste, a reward that has not moved in a thousand records.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _ACTOR = ("grad_norm", "policy_loss", "loss", "clip_frac", "entropy")
 class NoLearningSignal(Detector):
     """R13: the reward has never moved, and there is no gradient, no spread or no entropy either.
 
-    A gradient that is alive without a reference policy comes from something that is not logged. A reward above 0 that
-    is the same everywhere is a task that was solved before.
+    A gradient without a reference policy comes from something that is not logged. A reward above 0 that is the same
+    everywhere means that the task was solved before.
     """
 
     has_lived = False
@@ -69,11 +69,11 @@ class NoLearningSignal(Detector):
         is_of_language = "response_len_mean" in values or share is not None or "kl_ref" in values
         if self.still < thresholds["unmoved" if is_of_language else "classic"] and not self.is_firing:
             return QUIET
-        # A return above 0 that is 1, the top of a task with one goal, or comes with episodes of one length.
+        # In classic RL: a return of 1, the top of a task with one goal, or episodes of one length.
         is_solved = has_no_spread if is_of_language else value == 1.0 or self.shortest >= self.longest
         if value > 0.0 and is_solved:
             return Finding(INFO, value, None, None, (float(self.still),), words) if is_of_language else QUIET
-        # What moves such a policy is its KL penalty.
+        # All that moves such a policy is its KL penalty.
         is_wasted = is_of_language and value <= 0.0 and not is_alive and self.still >= thresholds["wasted"]
         return Finding(CRIT if is_wasted else WARN, value, None, None, (float(self.still),), words)
 
@@ -85,7 +85,7 @@ class NoLearningSignal(Detector):
 
 
 class MostlyOneReward(Detector):
-    """R22: batch after batch all earn one and the same reward, but for a few that differ and end what R2 counts."""
+    """R22: nearly all batches earn one and the same reward; the few that differ keep resetting R2's streak."""
 
     flat: deque[int] = deque()
     levels: deque[float] = deque()
@@ -119,7 +119,7 @@ class MostlyOneReward(Detector):
         return QUIET if is_fine else Finding(WARN, share, None, line, (level, float(known)))
 
     def _is_flat(self, values: Mapping[str, float], zero_share: float | None) -> bool | None:
-        """No spread; where none is logged, a policy-gradient loss of exactly 0; None where nothing tells."""
+        """No spread of rewards or, if not logged, a policy-gradient loss of exactly 0; None if nothing tells."""
         if (is_same := earn_the_same(values)) is not None:
             return is_same
         if zero_share is not None:
@@ -133,7 +133,7 @@ _SAME = 1e-6
 
 
 class StuckAtFloor(Detector):
-    """R21: the reward has been at its lowest nearly all along, and nothing else moves either."""
+    """R21: the reward has been at its minimum nearly all along, and nothing else moves either."""
 
     starts = {name: Frozen(skip=0, size=START_VALUES, minimum=_FEW) for name in _MOVING}
     floor = math.inf
@@ -161,13 +161,13 @@ class StuckAtFloor(Detector):
         return Finding(WARN, value, self.floor, None, (float(self.at_floor), float(self.seen)))
 
     def _is_near(self, reward: RewardTrack) -> bool:
-        """No record has ever been far above a lowest reward, below 0, that several records hit exactly."""
+        """No record was ever far above the minimum, which is below 0 and which several records hit exactly."""
         near = self.thresholds["near"] * abs(self.floor)
         is_hit = self.floor < 0.0 and self.at_floor >= self.thresholds["hits"]
         return is_hit and reward.top <= self.floor + near and not reward.has_gained
 
     def _is_flat(self, values: Mapping[str, float]) -> bool:
-        """At least one other is logged, and all that are stand where they stood."""
+        """At least one other metric is logged, and all that are logged have not moved since the start."""
         starts = [(name, start.value or 0.0) for name, start in self.starts.items()]
         known = [(values[name], base) for name, base in starts if name in values and base > 0.0]
         reach = self.thresholds["flat"]
@@ -177,16 +177,16 @@ class StuckAtFloor(Detector):
 _MIN_RECORDS = 10
 _FIRST_BLOCK, _BLOCKS, _FEWEST = 50, 20, 4
 _BY_CHANCE, _WANDERS = 2.0, 0.1
-"""A rise in standard errors that is none, and the part of the range of single records that blocks of them differ by."""
+"""A rise within this many standard errors is chance; blocks must differ by this share of the single records' range."""
 _AT_ONCE = 0.5
-"""The part of the range of single records that the usual reward has risen by where it has moved."""
+"""If the median reward has risen by more than this share of the single records' range, it has moved."""
 _NEW_BEST = 0.01
 _STILL = 0.1
 _STRIDE = 5
 
 
 class Plateau(Detector):
-    """R3: plateau: none better in a hundred records or a quarter of the run; WARN where it has never moved at all."""
+    """R3: plateau: no new best in a hundred records or a quarter of the run; WARN if it has never moved at all."""
 
     best = float("-inf")
     best_at = 0
@@ -212,12 +212,12 @@ class Plateau(Detector):
             if reward.usual > self.best + _NEW_BEST * (reward.top - reward.bottom):
                 self.best_at, self.at_best, self.best, self.is_told = reward.count, context.place, reward.usual, False
                 self.is_excused = True
-            return None if self.is_told else QUIET  # hardly better: neither a new best nor an end
+            return None if self.is_told else QUIET  # hardly better: neither a new best nor the end of the plateau
         waited = reward.count - self.best_at
         if waited < max(self.thresholds["records"], self.thresholds["share"] * reward.count):
             return QUIET
         reach = reward.top - reward.bottom
-        # What has been told holds until there is a better one, also when the reward has fallen.
+        # A reported plateau lasts until there is a new best, even if the reward has fallen.
         is_still = self.is_told or self.best - reward.usual <= _STILL * reach
         if reward.is_constant or reward.is_solved or context.is_ending or not is_still:
             return QUIET
@@ -225,7 +225,7 @@ class Plateau(Detector):
         return Finding(INFO, reward.usual, self.best, None, (float(waited),))
 
     def _take(self, value: float) -> None:
-        """Take a reward in; when there are too many blocks, each two are made one."""
+        """Add a reward; when there are too many blocks, neighbours are merged in pairs."""
         self.block.append(value)
         if len(self.block) < self.size:
             return
@@ -239,7 +239,7 @@ class Plateau(Detector):
             self.rise = rise_and_error(self.means)
 
     def _has_never_moved(self, context: RuleContext) -> bool:
-        """Neither the reward nor an evaluation is above its first ones by more than chance, over `never` records."""
+        """Over `never` records, neither the reward nor any evaluation rose above its start by more than chance."""
         reward, means = context.reward, self.means
         if reward.count < self.thresholds["never"] or reward.is_constant or reward.is_solved:
             return False
@@ -248,7 +248,7 @@ class Plateau(Detector):
         rise, error = self.rise
         if rise > _BY_CHANCE * error or context.is_paused or context.has_teacher:
             return False
-        # It rose at once, within the first of the blocks.
+        # It rose early, within the first block.
         if reward.best - reward.start > _AT_ONCE * (reward.top - reward.bottom):
             return False
         return not any(one.level > one.first + one.noise for one in context.histories.values())

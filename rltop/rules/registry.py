@@ -1,8 +1,8 @@
 """Every rule there is, and every part of one, read from `rules.txt`.
 
-Owns which settings of them make sense. A new rule is a row of that table, a detector in its family's file and a table
-in the TOML file beside it; a part of one is the same, and names the rule. A new family is a section and two such files.
-Detectors are imported when the first run is judged that logs what they look at.
+Owns which of their settings are valid. A new rule needs a row in that table, a detector in its family's file and a
+table in the TOML file next to it; a part needs the same, and names its rule. A new family is a section and two such
+files. A detector is imported once a run logs what it looks at.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _FLAGS = {
 _NUMBERS = {"clears after": "clear_after", "warm-up": "warm_up"}
 _TEXTS = ("family", "part of", "measures", "silent under", "value", "baseline", "threshold", "unit", "extra", "if")
 _VALUED = {name.partition(" ")[0]: name for name in (*_NUMBERS, *_TEXTS)}
-"""By their first words."""
+"""First word → full name."""
 _GROUPS = frozenset(each.value for each in Group)
 
 
 def _sections() -> Iterator[tuple[str, list[str], list[list[list[str]]]]]:
-    """Name of each family's file, what holds for all of its rules, and these: columns, and those of further lines."""
+    """Yields each family's file name, its common items, and its rules: the columns of each row and further line."""
     for section in _TABLE.read_text(encoding="utf-8").replace("\n    ", " ").split("\n[")[1:]:
         head, *lines = section.splitlines()
         name, _, common = head.partition("] ")
@@ -60,7 +60,7 @@ def _sections() -> Iterator[tuple[str, list[str], list[list[list[str]]]]]:
 
 
 def _extra(text: str) -> tuple[tuple[str, Unit], ...]:
-    """`factor, high in last 10: count`: what the further numbers of findings are called, and their units."""
+    """Parse the names and units of a finding's further numbers: `factor, high in last 10: count`."""
     return tuple([(name, Unit(unit)) for name, _, unit in (each.partition(": ") for each in text.split(", "))])
 
 
@@ -68,10 +68,10 @@ _READ: Mapping[str, Callable[[str], Any]] = {**dict.fromkeys(_NUMBERS, int), "un
 
 
 def _items(texts: list[str]) -> dict[str, Any]:
-    """What a row says beyond its columns, by name; the later of two counts.
+    """The items of a row beyond its columns, by name; a later one overrides an earlier one.
 
     Raises:
-        ValueError: an item that no row may have.
+        ValueError: an unknown item.
     """
     found: dict[str, Any] = {}
     for text in filter(None, texts):
@@ -98,7 +98,7 @@ def _items(texts: list[str]) -> dict[str, Any]:
 
 @cache
 def _lasting(text: str) -> Mapping[Level, NOfM]:
-    """`INFO WARN 5/10, CRIT 3/5`; without a level, of all three."""
+    """Parse `INFO WARN 5/10, CRIT 3/5`; without a level it applies to all three."""
     found = {}
     for part in filter(None, text.split(", ")):
         *levels, counts = part.split()
@@ -122,7 +122,7 @@ def _made(home: str, name: str, metric: str, says: str, thresholds: Mapping[str,
 def _several(
     main: Callable[..., Detector], others: Mapping[str, Callable[..., Detector]], thresholds: Mapping[str, float]
 ) -> Detector:
-    """The thresholds of another begin with its name; all others are those of the rule's own detector."""
+    """Thresholds whose names start with the name of another detector are that one's, the rest the rule's own."""
     made = {}
     for name, one in others.items():
         own = [each for each in thresholds if each.startswith(f"{name}_")]
@@ -131,7 +131,7 @@ def _several(
 
 
 def _detector(home: str, metrics: Sequence[str], detector: str, says: str) -> Callable[..., Detector]:
-    """`Line`, `Line below`, `Own below`: a line on the first metric, else a class of the family's file."""
+    """Parse `Line`, `Line below` or `Own below`: `Line` judges the first metric, others are classes of the family."""
     kind, _, side = detector.partition(" ")
     given: dict[str, Any] = {"is_below": True} if side else {}
     return partial(_made, "rule" if kind == "Line" else home, kind, next(iter(metrics), ""), says, **given)
@@ -183,11 +183,11 @@ _FOUND: tuple[tuple[str, RuleSpec], ...] = tuple(
 FORMER: Mapping[str, str] = MappingProxyType(
     {rule: heir.strip("-") for home, _, rows in _SECTIONS if home == _FORMER for ((rule, heir, *_),) in rows}
 )
-"""Id that a rule had once → the one that says it now; "" where nothing does: it never raised anything real."""
+"""Former id of a rule → the id of its successor; "" if it has none because it never found anything real."""
 
 
 def _renamed(how: str, heir: str) -> Mapping[str, str]:
-    """`lost, warn as chance`: a former threshold → the heir's, or `-`; `same thresholds`: all of the heir's."""
+    """Parse `lost, warn as chance`: former threshold → the successor's, or `-`; `same thresholds`: all of its own."""
     if how == "same thresholds":
         return {name: name for name in NAMED[heir].thresholds}
     pairs = (part.split(" as ") for part in how.split(", "))
@@ -195,16 +195,16 @@ def _renamed(how: str, heir: str) -> Mapping[str, str]:
 
 
 ALL_SPECS: tuple[RuleSpec, ...] = tuple(spec for _, spec in _FOUND)
-"""Every rule and every part, in the order in which they are asked, those judged elsewhere included."""
+"""Every rule and every part in the order in which they run, those judged elsewhere included."""
 
 HOMES: Mapping[str, str] = MappingProxyType({spec.id: name for name, spec in _FOUND})
-"""Id of a rule or a part → its family's file, without suffix: the code is in one, the words in the other."""
+"""Id of a rule or a part → the name of its family's code and TOML files, without suffix."""
 
 NAMED: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_SPECS})
-"""Every rule and every part by its id: whatever somebody may type."""
+"""Every rule and every part by its id."""
 
 TAKEN_OVER: dict[str, dict[str, tuple[str, str]]] = {}
-"""Id → thresholds that are still set under it, each with the rule that has it now and its name there, or `-`."""
+"""Id → threshold that may still be set under it → the rule that has it now and its name there, or `-`."""
 for _home, _, _rows in _SECTIONS:
     for ((_rule, _heir, _how, *_),) in _rows if _home in (_FORMER, _MOVED) else ():
         for _old, _new in _renamed(_how, _heir).items() if _how else ():
@@ -214,11 +214,11 @@ COUNTS = frozenset(
     {"evaluations", "families", "few_most", "known", "lasts", "lead", "least", "long", "m", "most", "n", "often"}
     | {"out_lasts", "periods", "records", "returned", "sure_wait", "trusted", "wait"}
 )
-"""Thresholds that count records, or what comes with them: a rule keeps so many, and takes the number as a whole one."""
+"""Thresholds that count records or similar: rules keep that many, so the number must be whole."""
 
 
 def is_count(name: str, usual: float) -> bool:
-    """Whether a threshold counts, given its default: `most` is a share elsewhere; of another statistic `zero_most`."""
+    """Whether a threshold is a count, given its default: `most` may be a share; a prefix as in `zero_most` is cut."""
     return usual == int(usual) and (name in COUNTS or name.partition("_")[2] in COUNTS)
 
 
@@ -226,23 +226,23 @@ BY_ID: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_
 """Every rule by its id."""
 
 PARTS: dict[str, tuple[RuleSpec, ...]] = {}
-"""Id of a rule that has parts → these."""
+"""Id of a rule → its parts, if it has any."""
 for _part in ALL_SPECS:
     if _part.part_of:
         PARTS[_part.part_of] = (*PARTS.get(_part.part_of, ()), _part)
 
 DOCUMENTED: tuple[RuleSpec, ...] = tuple(one for rule in BY_ID.values() for one in (rule, *PARTS.get(rule.id, ())))
-"""Every rule, and after it its parts."""
+"""Every rule, followed by its parts."""
 
 SPECS: tuple[RuleSpec, ...] = tuple(spec for spec in ALL_SPECS if spec.detector is not None)
 """The rules and parts that judge records."""
 
 
 def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -> None:
-    """Refuse profiles that do not exist, and settings for them that no rule knows.
+    """Reject profiles that do not exist, and settings for them that no rule knows.
 
     Raises:
-        ConfigError: names the profile and the nearest one that exists.
+        ConfigError: names the profile and the nearest existing one.
     """
     for name in (*names, *settings):
         if name not in PROFILES:
@@ -252,10 +252,10 @@ def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -
 
 
 def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
-    """Refuse settings that no rule knows or can go by; `table` is where they stand in the file.
+    """Reject settings that no rule knows or can use; `table` is their place in the config file.
 
     Raises:
-        ConfigError: an unknown rule or threshold (names the nearest), or a value that is none for it.
+        ConfigError: an unknown rule or threshold (names the nearest), or an invalid value.
     """
     for rule, settings in rules.items():
         where, taken = f"[{table}.{rule}]", TAKEN_OVER.get(rule, {})
@@ -276,7 +276,7 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
 
 
 def spent(rule: str, name: str) -> str:
-    """Why a setting that a rule had once has no effect any more; empty where it has one, or never was one."""
+    """Why a former setting of a rule no longer has an effect; empty if it has one, or never existed."""
     heir, now = TAKEN_OVER.get(rule, {}).get(name, (rule, name))
     if "-" in (heir, now):
         return "no rule has this threshold any more"
@@ -292,7 +292,7 @@ def spent(rule: str, name: str) -> str:
 
 
 def without_effect(rule: str, name: str) -> str:
-    """Why a setting has no effect: it is `spent`, or what it would raise is never shown; empty where it has one."""
+    """Why a setting has no effect: it is `spent`, or the level it raises is never shown; empty if it has one."""
     heir, now = TAKEN_OVER.get(rule, {}).get(name, (rule, name))
     is_capped = all(highest.get(heir, Level.CRIT) < Level.CRIT for highest in HIGHEST.values())
     is_unshown = is_capped and now.rpartition("_")[2] == "crit" and heir in NAMED and now in NAMED[heir].thresholds
@@ -300,21 +300,21 @@ def without_effect(rule: str, name: str) -> str:
 
 
 SWITCHES = ("enabled", "mute")
-"""What switches a rule off: in the config file, and kept of what was muted on the screen."""
+"""Settings that switch a rule off: in the config file, and as saved after muting it on the screen."""
 _MOST = 10**6
-"""Records that a rule may be told to look back on."""
+"""Most records that a rule may be configured to look back on."""
 _FEW_OF_MANY = (("n", "m"), ("least", "most"))
-"""Counts of which the first cannot be more than the second."""
+"""Pairs of counts; the first must not exceed the second."""
 
 
 def threshold_fault(rule: str, name: str, value: object, beside: Mapping[str, object]) -> tuple[str, str] | None:
-    """Why a value is none for a threshold of a rule, and what to do about it; None where it is one.
+    """Why a value is invalid for a threshold of a rule, and what to do about it; None if it is valid.
 
-    A threshold that is greater than 0 by default must stay so, a number of records a whole one, and `n` at most `m`; an
-    infinite one is a line that is never crossed.
+    A threshold above 0 by default must stay above 0, a number of records must be whole, and `n` at most `m`; an
+    infinite threshold is never crossed.
 
     Args:
-        beside: what is set of the others, by name.
+        beside: the rule's other settings, by name.
     """
     if not _is_number(value):
         return "must be a number", "write a plain number"
@@ -342,7 +342,7 @@ def _fault_of_pair(name: str, value: float, limits: Mapping[str, object], usual:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Whether it is one within the range of a float; infinite is a line that is never crossed."""
+    """Whether it is a number within the range of a float, or infinite, but not NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:

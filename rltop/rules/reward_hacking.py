@@ -1,7 +1,7 @@
 """Reward hacking: reward that rises for another reason than the task.
 
-The signs are indirect: completions that shrink or grow with the reward, one
-reward component traded for another, entropy spent on one text. Validation decides.
+The signs are indirect: completions that shrink or grow with the reward, one reward component traded for another,
+entropy spent on one text. Validation decides.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _NO_REWARD = (
     r"calls?|counts?|num|n|time|seconds|truncated|truncation|repetitions?|invalid|steps?|loss|kl|entropy|std|min|max)"
     r"(?:[/_.:\- ]|$)"
 )
-"""Words of quantities that are no reward, or that should fall: which way is good is not known of them."""
+"""Names of quantities that are not rewards, or that should fall; which direction is good is unknown."""
 _TASK = r"(?:acc|accuracy|correct(?:ness)?|answer|success|solved?|pass(?:ed)?)(?:[^a-z]|$)"
-"""Words of a component that is the task itself, not its form."""
+"""Names of a component that measures the task itself, not the form of the answer."""
 _WITHOUT_CONTRAST = 4
-"""Records that one counts for whose groups have no contrast."""
+"""A record whose groups have no contrast counts as this many."""
 _MAX_PARTS = 32
-"""Reward components that are tracked at most; a stream may log a new key per row."""
+"""Maximum number of reward components tracked; a stream may log a new key per row."""
 
 
 @lru_cache(maxsize=1024)
 def _is_about(words: str, name: str) -> bool:
-    """Has the name of a component one of the words? Most runs have no components: compiled when one is seen."""
+    """Whether a component's name matches; the pattern is compiled on first use, as most runs have no components."""
     return re.search(words, name, re.IGNORECASE) is not None
 
 
 class RewardFromLength(Detector):
-    """R8: reward rises while completions double and evaluations do not follow; those that shrink are T3's."""
+    """R8: reward rises while completions double and evaluations do not follow; T3 covers shrinking completions."""
 
     best, reward_then = -math.inf, 0.0
     flat_for = evaluations = 0
@@ -57,7 +57,7 @@ class RewardFromLength(Detector):
             return None
         if base is None or not reward.has_gained:
             return QUIET
-        # Evaluations that rose with the reward, and rest where it rests, deny nothing.
+        # Evaluations that rose with the reward and stopped when it did are no contradiction.
         is_flat = self.flat_for >= thresholds["evaluations"] and reward.has_gained_since(self.reward_then)
         if length <= thresholds["longer"] * base or (self.evaluations and not is_flat):
             return QUIET
@@ -91,8 +91,8 @@ class PartTraded(Detector):
         return Finding(WARN, level, best, self.thresholds["warn"] * best, (context.reward.usual,), (name, ""))
 
     def _never_earned(self, found: Mapping[str, float], context: RuleContext) -> Finding:
-        """A component that has been 0 on all of many records, while another has risen far beyond its noise."""
-        # Groups without contrast leave nothing that could earn it.
+        """Find a component that was 0 on many records without exception, while the reward has gained."""
+        # With groups without contrast, no completion can be preferred for earning it.
         self.seen += _WITHOUT_CONTRAST if context.reward.zero_share == 1.0 else 1
         self.earned.update([name for name, value in found.items() if value != 0.0])
         if self.seen < self.thresholds["never"] or not context.reward.has_gained:
@@ -100,12 +100,12 @@ class PartTraded(Detector):
         dead = next((name for name in found if name not in self.earned and not _is_about(_NO_REWARD, name)), None)
         if dead is None:
             return QUIET
-        # A format that is never met may be a wish; the task itself is not.
+        # A format that is never met may be optional; the task itself is not.
         level = WARN if _is_about(_TASK, dead) else INFO
         return Finding(level, 0.0, None, None, (context.reward.usual,), (dead, "never"))
 
     def _lost(self, name: str, value: float, reward: float) -> tuple[float, float, float] | None:
-        """(share lost, level now, best level) where the component has fallen and the total has risen since its best."""
+        """(share lost, level now, best level) if the component fell while the total rose since its best."""
         if (part := self.parts.get(name)) is None:
             if len(self.parts) >= _MAX_PARTS:
                 return None
@@ -138,11 +138,11 @@ class PartTraded(Detector):
 
 
 _LONG = 50.0
-"""Mean tokens from which completions that all have one length are no longer those of a simple task."""
+"""From this mean length in tokens on, completions of equal length are not explained by a simple task."""
 
 
 class SpentOnHack(Detector):
-    """E8: nearly all entropy is gone while the reward rose: a solved task, or a hack that a second sign gives away."""
+    """E8: nearly all entropy is gone while the reward rose: a solved task or, given a second sign, a hack."""
 
     start, spread = Frozen(skip=0, size=5, minimum=3), Frozen(skip=0, size=5, minimum=3)
     scores: tuple[float, ...] = ()
@@ -175,7 +175,7 @@ class SpentOnHack(Detector):
             self.parts[name] = max(part, self.parts.get(name, part))
 
     def _sign(self, context: RuleContext) -> str:
-        """What says that this is no solved task; empty where nothing does."""
+        """The sign that the task is not just solved; empty if there is none."""
         values, thresholds = context.values, self.thresholds
         if values.get("repetition_frac", 0.0) > thresholds["repetition"]:
             return f"{percent(values['repetition_frac'])} repetition"
@@ -207,11 +207,11 @@ def _length_spread(values: Mapping[str, float]) -> float | None:
 
 
 _SIDE = 10
-"""Records whose mean is compared, at the start and now."""
+"""Records in each of the two means that are compared, at the start and now."""
 
 
 class PenalisedDown(Detector):
-    """R20: the score rises while score minus KL penalty, which is what is maximised, falls."""
+    """R20: the score rises while the actual objective, score minus KL penalty, falls."""
 
     at_start: tuple[tuple[float, float], ...] = ()
     score: deque[float] = deque(maxlen=_SIDE)
@@ -235,7 +235,7 @@ class PenalisedDown(Detector):
     def _compare(self) -> Finding:
         sigmas = self.thresholds["sigmas"] * (0.5 if self.is_firing else 1.0)
         (final, final_error), (score, score_error) = self.at_start
-        # By the means alone first: mostly they have not parted, and no error is asked for.
+        # Compare the means first: mostly they agree, and no error need be computed.
         gained, lost = sum(self.score) / _SIDE - score, final - sum(self.final) / _SIDE
         if gained <= 0.0 or lost <= 0.0 or lost <= self.thresholds["share"] * gained:
             return QUIET

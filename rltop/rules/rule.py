@@ -302,7 +302,7 @@ class RuleSpec(Struct):
         n_of_m: how long each level must last.
         clear_after: consecutive good records that end a verdict, if more than the m of `n_of_m`.
         warm_up: records before the rule can fire (0: from the first record).
-        silent_under: rules and parts while whose alert is active this one is redundant and not raised.
+        silent_under: rules and parts that make this one redundant: it is not raised while their alert is active.
         applies: whether it makes sense for an algorithm with these traits.
         is_fact: INFO findings are one-off facts about the run, not a lasting state.
         runs_always: runs even if the run logs none of `metrics`.
@@ -437,8 +437,8 @@ class Creep(Detector):
 class Several(Detector):
     """A rule's own detector, and others for further statistics of the same thing: the worst finding counts.
 
-    The others' thresholds are the rule's whose names start with the other's name, which also becomes the first word of
-    their findings.
+    Another detector's name is the prefix of its thresholds among the rule's, and becomes the first word of its
+    findings.
     """
 
     def __init__(self, thresholds: Mapping[str, float], main: Detector, others: Mapping[str, Detector]) -> None:

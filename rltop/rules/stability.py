@@ -1,9 +1,9 @@
 """Stability of the optimiser: gradient norm and loss, and facts about the steps and learning rates that explain them.
 
-Isolated gradient spikes of ten to thirty times the baseline are routine on runs that end well; what counts is
-repetition, size, or a steady climb. Never "the loss does not fall": a policy-gradient surrogate is about 0 by
-construction, changes sign freely, and may rise while the policy learns. A change of the learning rate is what to check
-first when loss, KL and gradient jump together; on its own it is information.
+Isolated gradient spikes of ten to thirty times the baseline are routine on runs that end well; repetition, size, or a
+steady climb count. No rule says "the loss does not fall": a policy-gradient surrogate is about 0 by construction,
+changes sign freely, and may rise while the policy learns. A change of the learning rate is the first thing to check
+when loss, KL and gradient jump together; on its own it is just information.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _START_SHARE = 0.2
 _GROWN_SINCE_START = 2.0
 _ABOUT = 1.2
 _ALONE = 30
-"""Records after which an awakened gradient has a baseline of its own."""
+"""Records after which a gradient that came to life has a baseline of its own."""
 _ANY_NOISE = 100.0
-"""A factor that no noise explains."""
+"""A factor too large for any noise."""
 _HARM = ("reward", "validation", "loss", "entropy", "collapse")
-"""Verdicts of these that begin within ten records tell that a lone spike did harm."""
+"""A verdict of these families that begins within ten records shows that a lone spike did harm."""
 _Block = tuple[float, bool, tuple[int, int]]
-"""Of each of ten blocks of a drift: the reward, whether most groups had no variance, and the place."""
+"""A block of a drift: the reward, whether most groups had no variance, and (record, step)."""
 
 
 class GradientSpike(Detector):
-    """O1: gradient norm against the median of the 50 records before it, and a fifth of run start at least."""
+    """O1: gradient norm against the median of the 50 records before it, or a fifth of run start if that is larger."""
 
     window, start = Window(WINDOW), Frozen()
     flat: deque[bool] = deque(maxlen=MIN_SAMPLES)
@@ -60,7 +60,7 @@ class GradientSpike(Detector):
         if context.record <= WINDOW:
             self.flat.append((flat or 0.0) >= thresholds["dead"])
         if flat is None or flat < ALL_FLAT:
-            # A zero-variance batch has no gradient: it does not count for the baseline.
+            # A zero-variance batch has no gradient, so it is kept out of the baseline.
             window.push(value)
             start.push(value)
         if is_awakening:
@@ -74,7 +74,7 @@ class GradientSpike(Detector):
         return self._harm(context) if self.lone is not QUIET else QUIET
 
     def _harm(self, context: RuleContext) -> Finding:
-        """The lone spike of the records before, if something that counts has gone wrong since."""
+        """The recent lone spike as CRIT, if it was followed by harm."""
         lone, since = self.lone, self.lone_at - 1
         for family in _HARM:
             if (onset := context.onsets.get(family)) is not None and since <= onset.record <= since + _SETTLING:
@@ -85,7 +85,7 @@ class GradientSpike(Detector):
         return QUIET
 
     def _base(self, value: float) -> float:
-        """What a gradient norm is compared with; of one that has awakened, the largest since."""
+        """The baseline of a gradient norm; for one that came to life, at least its largest value since."""
         base = max(self.window.median, _START_SHARE * (self.start.value or 0.0))
         if self.awake:
             base = max(base, self.largest)
@@ -117,7 +117,7 @@ class GradientSpike(Detector):
         return found
 
     def _is_awakening(self, value: float, base: float, context: RuleContext) -> bool:
-        """The first rise from a start with nothing to learn from: groups without variance, or hardly a gradient."""
+        """Whether this is the first rise after a start without signal: no variance in groups, or hardly a gradient."""
         if self.awake or context.record > WINDOW:
             return False
         floor, info, crit = (self.thresholds[name] for name in ("crit_floor", "info", "crit"))
@@ -125,7 +125,7 @@ class GradientSpike(Detector):
         return (has_been_dead and value < info * floor) or value < floor > crit * base
 
     def _is_beyond_noise(self, value: float, ratio: float) -> bool:
-        """Against the robust deviation of ln gradient before, and against the tenth of the records that is highest."""
+        """Compare with the robust deviation of the earlier ln gradient, and with its 90 % quantile."""
         before = self.window.values[:-1]
         spread = log_spread_of(before)
         high = sorted(before)[min(len(before) * 9 // 10, len(before) - 2)] if len(before) > 1 else 0.0  # not one alone
@@ -145,7 +145,7 @@ class GradientSpike(Detector):
 
 
 class AbsurdGradient(Line):
-    """O1: a gradient norm beyond any, from the first record on; CRIT in two of three records."""
+    """O1: an absurdly large gradient norm, from the first record on; CRIT in two of three records."""
 
     often = NOfMCounter(2, 3)
 
@@ -186,7 +186,7 @@ class GradientDrift(Detector):
         if found is QUIET:
             return QUIET
         self.since = self.since or self.slow_blocks[2][2]
-        # What is below the norm to clip at is not too large.
+        # A norm below the usual clipping norm is not too large.
         level = min(found.level, WARN if found.value >= self.thresholds["floor"] else INFO)
         return found._replace(level=level, words=("slow",))
 
@@ -201,7 +201,7 @@ class GradientDrift(Detector):
         return Finding(level, newest, trend.medians[0], None, (growth,))
 
     def _left(self, context: RuleContext) -> tuple[int, int]:
-        """Where the rise began: after the last two of three records that were about as low as before it."""
+        """Where the rise began: after the last two of three records still about as low as before it."""
         low, is_low, began = _ABOUT * median_of(self.trend.medians[:3]), NOfMCounter(2, 3), context.place
         for one in islice(reversed(context.recent), self.trend.block * self.trend.count):
             value = one.values.get("grad_norm", inf)
@@ -212,9 +212,9 @@ class GradientDrift(Detector):
         return began
 
     def _is_awakening(self, trend: BlockTrend, oldest: _Block, context: RuleContext) -> bool:
-        """There was nothing to learn from at the oldest block, or the reward has risen since by a tenth of its range.
+        """Whether the oldest block had no signal, or the reward has since risen by a tenth of its range.
 
-        A reward excuses no multiple that is one of an explosion.
+        A rising reward does not excuse a rise as large as an explosion.
         """
         reward, thresholds = context.reward, self.thresholds
         is_small = trend.medians[-1] < thresholds["floor"]
@@ -225,7 +225,7 @@ class GradientDrift(Detector):
 
 
 class VanishingGradient(Detector):
-    """O4: the gradient norm has nearly vanished while there is something left to learn."""
+    """O4: the gradient norm has nearly vanished although there is something left to learn."""
 
     start = Frozen()
     newest: deque[float] = deque(maxlen=_SETTLING)
@@ -236,7 +236,7 @@ class VanishingGradient(Detector):
         value, loss = context.values.get("grad_norm"), context.values.get("loss")
         if loss is not None:
             self.loss.push(loss)
-        # Steps without any gradient among others are empty batches: G8 counts them.
+        # Single steps with a gradient of 0 are empty batches, which G8 covers.
         self.empty = self.empty + 1 if value == 0.0 else 0
         if value is None or 0 < self.empty <= _EMPTY:
             return None
@@ -245,7 +245,7 @@ class VanishingGradient(Detector):
             start.push(value)
             self.newest.append(value)
             if start.is_final:
-                # What fell while the run started is where the run works, unless hardly anything is left.
+                # A fall during the start leads to the run's normal level, unless hardly anything is left.
                 usual = start.value or 0.0
                 self.base = min(usual, max(self.thresholds["settled"] * usual, median_of(self.newest)))
             return QUIET
@@ -261,7 +261,7 @@ class VanishingGradient(Detector):
 
 
 class LossJump(Detector):
-    """O5: the loss far outside what it has been, in units of its own spread."""
+    """O5: the loss is far outside its earlier range, in units of its own spread."""
 
     loss, gradient, kl, critic = Window(WINDOW), Window(WINDOW), Window(WINDOW), Window(WINDOW)
     largest, moved = 0.0, 0
@@ -286,7 +286,7 @@ class LossJump(Detector):
             return self._take(value)
         window.push(value)
         if not applicability.has_loss_to_minimise(context.algorithm, context.traits) and context.reward.count:
-            # Near 0 by construction, and of either sign: its own spread is no measure.
+            # A surrogate is near 0 by construction and of either sign, so its own spread is no measure.
             has_company = has_company or self._is_beyond_critic(value, median, largest, context)
             if not has_company or abs(value) <= thresholds["largest"] * largest:
                 return QUIET
@@ -302,7 +302,7 @@ class LossJump(Detector):
         return QUIET
 
     def _has_company(self, context: RuleContext) -> bool:
-        """Gradient norm or KL is a multiple of its usual on the record; without either, a loss of one sign counts."""
+        """Whether gradient norm or KL is a multiple of its median too; without either, a loss of one sign counts."""
         values, factor = context.values, self.thresholds["company"]
         norm, distance = values.get("grad_norm"), values.get("kl_ref", values.get("kl_old"))
         if (critic := values.get("value_loss")) is not None:
@@ -321,7 +321,7 @@ class LossJump(Detector):
         return is_steep or is_away
 
     def _is_beyond_critic(self, value: float, median: float, largest: float, context: RuleContext) -> bool:
-        """A loss with a critic in it, positive and in the unit of the returns, that the critic does not explain."""
+        """Whether a loss that includes the critic's (positive, in units of the returns) rose more than the critic's."""
         critic, usual = context.values.get("value_loss"), self.critic.median
         if critic is not None:
             return value > 0.0 < median and value * usual > self.thresholds["company"] * median * critic > 0.0
@@ -332,13 +332,13 @@ class LossJump(Detector):
 
 
 _MOST_MARGIN, _EXPLODED = 100.0, 3.0
-"""Beyond the one ln(1 + exp(margin)) is the margin. The weight of an inverted pair is at most twice that of chance."""
+"""Above the first, ln(1 + exp(margin)) is the margin. An inverted pair weighs at most twice as much as at chance."""
 _BACK, _STEEPER, _WOBBLE = 1.1, 1.2, 0.5
-"""A loss within this multiple of its first value has come back to it; the steps of a climb against its first one."""
+"""A loss below this multiple of its first value is back at it; limits on the steps of a climb relative to its first."""
 
 
 class CertainEvaluation(Line):
-    """O19: every token of held-out text is foreseen."""
+    """O19: every token of the held-out text is predicted."""
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         return super().look(value, context) if context.algorithm is Algorithm.SFT and value >= 0.0 else None
@@ -346,11 +346,11 @@ class CertainEvaluation(Line):
 
 _OF_POLICY = ("entropy", "kl_ref", "kl_old", "policy_loss", "loss")
 _WITNESSES, _PRINTED, _NOTHING = 3, 4, (0.0,)
-"""How many of these must be logged; digits behind the point that consoles print; a loss of 0."""
+"""How many update metrics must be logged; decimals that consoles print; a loss of 0."""
 
 
 class StillEvaluation(Detector):
-    """O19: every evaluation since the first gave the same loss to the last digit."""
+    """O19: every evaluation since the first gave exactly the same loss."""
 
     first: float | None = None
     count = 0
@@ -366,9 +366,9 @@ class StillEvaluation(Detector):
 
 
 class StillTraining(Detector):
-    """O19: a supervised loss of 0, or all that is logged of updates since the first, is the same to the last digit.
+    """O19: a supervised loss is 0, or all logged update metrics are exactly the same since the first.
 
-    What is not judged yet says nothing, so that evaluations are counted among themselves.
+    Returns None as long as nothing is judged, so that evaluations are counted among themselves.
     """
 
     first: tuple[float, ...] = ()
@@ -386,7 +386,7 @@ class StillTraining(Detector):
         is_still = now in (self.first, _NOTHING)
         self.count = self.count + 1 if is_still else -1 if is_policy else 0
         self.since = (self.since or context.place) if is_still else None
-        # Numbers of few digits repeat themselves by rounding; a loss of 0 teaches nothing however it is written.
+        # Rounded numbers repeat by chance; a loss of 0 teaches nothing, however it is rounded.
         is_exact = now == _NOTHING or any(value != round(value, _PRINTED) for value in now)
         if self.count < self.thresholds["records"] or not is_exact or context.is_paused:
             return QUIET if self.has_fired else None
@@ -395,10 +395,10 @@ class StillTraining(Detector):
 
 
 class LossDiverging(Detector):
-    """O5: a loss that starts at ln 2, the loss of chance, and is above it; any other at a multiple of its first.
+    """O5: a loss that starts at ln 2 (chance) rises above it; any other reaches a multiple of its first value.
 
-    A running mean that begins at 0 climbs to its loss in ever smaller steps, and may begin anew: a loss that has done
-    nothing else yet waits for `climb` records, and what has come back to its first value has not diverged from it.
+    A running mean that starts at 0 climbs to its loss in ever smaller steps, and may restart. So a loss that has only
+    climbed so far waits for `climb` records, and one that came back to its first value has not diverged from it.
     """
 
     level, gradient = Window(_SETTLING), Frozen(skip=0, size=3, minimum=3)
@@ -407,7 +407,7 @@ class LossDiverging(Detector):
     seen, is_climb = 0, False
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        """Median of ten, because a batch of two jumps; losses on pairs that do not start at ln 2 are excluded."""
+        """Uses the median of ten, because batches of two are noisy."""
         if not applicability.has_loss_to_minimise(context.algorithm, context.traits):
             return None
         if self.is_logistic is None:
@@ -429,7 +429,7 @@ class LossDiverging(Detector):
         margin = context.values.get("dpo_margin", context.values.get("rm_margin", 0.0))
         is_its_cost = value <= self.thresholds["warn"] * math.log1p(math.exp(min(-margin, _MOST_MARGIN)))
         if self.is_logistic and is_its_cost and context.values.get("grad_norm", 0.0) <= _EXPLODED * norm:
-            return QUIET  # what preferring the rejected costs: the margin is below 0, which D8 tells
+            return QUIET  # the negative margin explains the loss, and D8 reports that
         began = "chance" if self.is_logistic else "first" if self.first == self.start else "most"
         return Finding(WARN, usual, self.start if self.is_logistic else self.first, line, words=(began,))
 
@@ -448,7 +448,7 @@ class LossDiverging(Detector):
 
 _STEADY = 1.5
 _STRAIGHT = 0.05
-"""A step of a straight line differs from the one before by no more than this share of it: rates are rounded."""
+"""On a straight line, successive changes differ by no more than this share: rates are rounded."""
 _UNSTABLE = ("gradient", "loss", "kl", "clip", "ratio", "entropy", "nonfinite", "collapse")
 
 
@@ -457,7 +457,7 @@ class LearningRateChange(Detector):
 
     last: float | None = None
     last_ratio = inf
-    """Unknown: two records are no schedule yet, and those of a warm-up may be far apart."""
+    """Infinite while unknown: two records are not a schedule yet, and those of a warm-up may be far apart."""
     last_change = highest = 0.0
     settled = jumped_for = raised_at = 0
     jumped: Finding | None = None
@@ -476,7 +476,7 @@ class LearningRateChange(Detector):
         if finding.level == INFO and finding.extra[0] > 1.0:
             self.raised, self.raised_at, self.place = finding, context.record, context.place
         self.last = value
-        # A rate that still rises is warming up; one that has stopped has reached its peak.
+        # A rate that still rises is warming up; one that has stopped rising has reached its peak.
         self.settled = 0 if before is None or value > before else self.settled + (value > 0.0)
         self.highest = max(self.highest, value)
         return finding
@@ -522,7 +522,7 @@ class LearningRateChange(Detector):
 
 
 class StuckLearningRate(Detector):
-    """L9: the learning rate stays 0 while gradients flow, or dropped to 0 off schedule."""
+    """L9: the learning rate stays 0 although there are gradients, or dropped to 0 off schedule."""
 
     last = 0.0
 

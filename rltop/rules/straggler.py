@@ -1,7 +1,7 @@
 """Stragglers and sequence-length imbalance.
 
-A longest completion of three times its group's median is ordinary; how much is ordinary depends on the group size and
-on the run. Imbalance is judged on the tokens the ranks really got, after balancing.
+A longest completion of three times its group's median is ordinary; how much is ordinary depends on group size and run.
+Imbalance is judged on the tokens that ranks actually received, after balancing.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from rltop.units import duration, number, percent
 
 
 class GroupStraggler(Detector):
-    """P5: longest completion over the median of its group, mean of groups, against what is typical of their size."""
+    """P5: ratio of longest to median completion of a group, averaged over groups, against the typical for its size."""
 
     start, lasting, strong = Frozen(), DatedNOfMCounter(5, 10), DatedNOfMCounter(3, 5)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        """Counts n of m itself: 5 of 10 above the threshold, or 3 of 5 at twice the threshold."""
+        """Counts n of m itself: 5 of 10 above the threshold, or 3 of 5 above twice the threshold."""
         base, size = self.start.push(value), context.group_size
         line = self.thresholds["warn"] if size is None else expected_ratio(size).one_group
         if base is not None and base > line:
-            base = None  # a run that starts beyond what is typical has no healthy baseline
+            base = None  # a run that starts above the typical ratio has no healthy baseline
         if base is not None:
             line = max(line, self.thresholds["rise"] * base)
         held = line * self.hysteresis
@@ -43,7 +43,7 @@ class GroupStraggler(Detector):
 
 
 class LoneStraggler(Detector):
-    """P5b: one completion that the whole step waits for, beyond any that the run has shown before."""
+    """P5b: the whole step waits for one completion, longer than any before in this run."""
 
     usual = 0.0
 
@@ -81,7 +81,7 @@ class GroupInequality(Detector):
 
 
 def slowest_rollout(context: RuleContext) -> tuple[float, float]:
-    """Seconds of the slowest rollout or group and of a typical one; (0, 0) where that is not logged."""
+    """Seconds of the slowest rollout or group, and of a typical one; (0, 0) if not logged."""
     values = context.values
     if "time_gen_sample_max" in values and "time_gen_sample_mean" in values:
         return values["time_gen_sample_max"], values["time_gen_sample_mean"]
@@ -90,10 +90,10 @@ def slowest_rollout(context: RuleContext) -> tuple[float, float]:
 
 
 class LongTail(Detector):
-    """P6: slowest rollout against the mean, where generation dominates the step, or it holds its slot for many steps.
+    """P6: slowest rollout against the mean, if generation dominates the step or the rollout holds its slot for many.
 
-    A rollout is its generation and its tool calls. Of the slowest one both parts are logged; the largest of each part
-    alone need not belong to the same one. Where generation and training are disaggregated nobody waits for it, but few
+    A rollout's time is generation plus tool calls. Both parts are logged for the slowest rollout; the maxima of the
+    parts need not belong to the same one. If generation and training are disaggregated, nothing waits for it, but a few
     rollouts may hold most of the slots (miles #1012: 11 of 32 for 7.5 hours).
     """
 
@@ -114,7 +114,7 @@ class LongTail(Detector):
         usual, held = self.slowest.push(slowest), self.hysteresis
         if base is None or ratio <= thresholds["warn"] * held:
             return QUIET
-        # Where the others have become shorter, nobody waits any longer than before.
+        # If only the others have become shorter, the wait is no longer than before.
         is_apart_or_longer = is_apart or slowest > thresholds["rise"] * held * (usual or 0.0)
         line = max(thresholds["warn"], min(thresholds["rise"] * base, thresholds["far"] if is_apart else math.inf))
         is_long = 0.0 < thresholds["share"] * step <= values.get("time_gen", slowest)
@@ -136,7 +136,7 @@ class LongTail(Detector):
 
 
 class SequenceImbalance(Detector):
-    """P8: tokens of the heaviest rank against the lightest; a balanced spread equal to the raw one is no balancing."""
+    """P8: tokens of the heaviest rank against the lightest; if balancing leaves the spread unchanged, it has failed."""
 
     is_about_word = True
     raw = Frozen()
@@ -167,10 +167,10 @@ _MASK = (1 << _OF) - 1
 
 
 class RankStraggler(Detector):
-    """P15: the same rank behind the median of its group in the same stage.
+    """P15: the same rank is behind the median of its group in the same stage.
 
-    Counts n of m itself, for each rank and stage that was recently behind. While none was, one record of five is read,
-    and those before it once a rank is behind there: whoever is behind for five in a row is found as early.
+    Counts n of m itself, for each rank and stage that was recently behind. While none is, only every fifth record is
+    read, and those skipped before it if a rank is behind there: one behind for five in a row is found just as early.
     """
 
     behind: dict[tuple[str, str], int] = {}
@@ -214,7 +214,7 @@ class RankStraggler(Detector):
             self.behind[place] = (self.behind.get(place, 0) << 1 | (place in lags)) & _MASK
 
     def _line(self, usual_s: float, sigma_s: float, step_s: float) -> float:
-        """Seconds behind from which a rank is a straggler: each of three reasons must hold."""
+        """Seconds behind from which on a rank is a straggler: all three limits must be exceeded."""
         thresholds = self.thresholds
         line = max(thresholds["rise"] * usual_s, thresholds["sigmas"] * sigma_s, thresholds["share"] * step_s)
         return line * self.hysteresis

@@ -1,9 +1,9 @@
 """How far the policy moves: step KL and importance ratio, clipping, and the KL to the reference policy.
 
-No threshold fits all estimators and regimes, and the detectors choose the regime first: nothing is clipped with one
-update per rollout, a few in a thousand tokens of a language model, a tenth of all sequences under sequence-level
-clipping, a quarter of the actions of a robot policy; a KL to the reference is per token, or summed over the sequence. A
-rise of that from 0 while learning is expected; faults are at both extremes.
+No threshold fits all estimators and regimes, so detectors determine the regime first. The share clipped is 0 with one
+update per rollout, a few per mille of a language model's tokens, a tenth of sequences under sequence-level clipping, a
+quarter of a robot policy's actions. KL to the reference is per token, or summed over the sequence; it should rise from
+0 while the policy learns, and faults are at both extremes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LATELY = 8
 class StepKl(Detector):
     """O9: how far one batch of updates moved the policy, in nats per token.
 
-    A signed (k1) estimate is noise around zero: the median of five counts. k2
-    and k3 estimates cannot be negative and count as they are.
+    A signed (k1) estimate is noise around zero, so the median of five is used. k2 and k3 estimates cannot be negative
+    and are used as they are.
     """
 
     lately: deque[float] = deque(maxlen=_MEDIAN_OF)
@@ -71,7 +71,7 @@ class StepKl(Detector):
 class ImportanceRatio(Detector):
     """O10: mean importance ratio against run start.
 
-    Not against 1: some trainers read 0.5 or 0.97 all along by construction (averages over skipped minibatches,
+    Not against 1, because some trainers log 0.5 or 0.97 throughout by construction (averages over skipped minibatches,
     precision offsets).
     """
 
@@ -80,7 +80,7 @@ class ImportanceRatio(Detector):
     def look(self, value: float, context: RuleContext) -> Finding | None:
         values = context.values
         thresholds, warn = self.thresholds, self.thresholds["warn"]
-        # In a run of an unknown kind a ratio is only one between policies where an update is logged beside it.
+        # In a run of unknown kind, a ratio is an importance ratio only if update metrics are logged too.
         is_known = context.algorithm is not Algorithm.UNKNOWN or "clip_frac" in values or "kl_old" in values
         if not thresholds["low"] <= value <= thresholds["high"] and value > 0.0 and is_known:
             line = thresholds["low" if value < 1.0 else "high"]
@@ -106,11 +106,11 @@ _SEQUENCE_KL = 1e-3
 _BEFORE = 3
 _ASYNC = 3.0
 _FAMILIES = frozenset({"kl", "reward", "entropy"})
-"""Verdicts of these make clipping more than a number."""
+"""Verdicts of these families make clipping harmful."""
 
 
 class TokenClip(Detector):
-    """O6: share of tokens, sequences, or actions of a robot, whose update was clipped."""
+    """O6: share of tokens, sequences or robot actions whose update was clipped."""
 
     window, start = Window(WINDOW), Frozen()
     gradient = Frozen(skip=0, size=10, minimum=5)
@@ -135,7 +135,7 @@ class TokenClip(Detector):
         return self.crossed(value, ((INFO, "warn"),), usual)
 
     def _is_harmful(self, context: RuleContext) -> bool:
-        """Whether the record, or one of the two before, shows anything else that a large update does.
+        """Whether this record, or one of the two before, shows another effect of an update that is too large.
 
         Healthy runs clip 5 % while they learn.
         """
@@ -153,11 +153,11 @@ class TokenClip(Detector):
 
 
 _NO_BOUND = 1e-6
-"""Nobody clips a gradient to less: what stays there is no gradient."""
+"""No gradient is clipped to less than this: a norm that stays there is no gradient."""
 
 
 class PinnedGradient(Detector):
-    """O3: gradient norm logged at one maximum value: it is logged after clipping."""
+    """O3: gradient norm pinned at one maximum value, so it is logged after clipping."""
 
     top = line = 0.0
 
@@ -180,7 +180,7 @@ class PinnedGradient(Detector):
 
 
 class ReferenceKlSpike(Detector):
-    """O11: KL to the reference policy, per token or summed: no policy of language is ten nats per token away."""
+    """O11: KL to the reference policy, per token or summed; no sane language model is ten nats per token away."""
 
     window = Window(WINDOW)
     high, far, lasting = NOfMCounter(2, 3), NOfMCounter(2, 3), NOfMCounter(5, 8)
@@ -202,13 +202,13 @@ class ReferenceKlSpike(Detector):
         usual, known = window.median, window.count
         window.push(value)
         is_young, is_far = known < thresholds["young"], value > thresholds["at_once"]
-        # Under a generic name the KL may be a sum: it counts once it is a multiple of what it was, or too much for one.
+        # Under a generic name, the KL may be a sum: it must also be a multiple of its median, or too large for a sum.
         is_known = not context.traits.is_generic or (known >= _MEDIAN_OF and value > thresholds["warn"] * usual)
         is_absolute = value > thresholds["absolute"] and (is_known or (is_young and is_far))
         huge = max(thresholds["crit"] * usual, thresholds["crit_floor"])
         is_huge = known >= thresholds["wait"] and value > huge
         is_often, is_often_far = self.high.push(is_absolute or is_huge), self.far.push(is_absolute and is_far)
-        # What is high at first may fall by itself, but for garbage.
+        # A KL that is high at first may fall again, unless it is far too high.
         is_critical = self.lasting.push(is_absolute) or is_often_far or (is_often and not is_young)
         line = thresholds["absolute"] if is_absolute else huge
         if is_absolute or (is_critical and is_huge):
@@ -216,17 +216,17 @@ class ReferenceKlSpike(Detector):
             return Finding(level, value, usual if known else None, line)
         if is_young or usual <= 0.0:
             return QUIET
-        # The KL of a young run rises from 0 as it learns, but not by that much within a few records.
+        # In a young run the KL rises from 0 as the policy learns, but not by that much within a few records.
         line = huge if known < thresholds["wait"] else max(thresholds["warn"] * usual, thresholds["floor"])
         return Finding(WARN, value, usual, line) if value > line else QUIET
 
 
 _GAIN = 0.05
-"""Part of the range of single rewards."""
+"""Gain that counts, as a share of the range of single rewards."""
 
 
 class FarWithoutReward(Detector):
-    """O12: far from the reference, and farther than the run worked at first, for a reward that has not risen."""
+    """O12: far from the reference, and farther than early in the run, although the reward has not risen."""
 
     lately, base = Window(10), Frozen(skip=5, size=10, minimum=10)
     later = Frozen(skip=20, size=10, minimum=10)
@@ -245,7 +245,7 @@ class FarWithoutReward(Detector):
             return QUIET
         line = max(floor, thresholds["rise"] * (base.value or 0.0))
         if not self.is_firing:
-            # KL starts at 0: the first records lie below where a healthy run works.
+            # KL starts at 0, so the first records are below the normal level of a healthy run.
             line = max(line, thresholds["again"] * (self.later.value or 0.0))
         if lately.most <= line and lately.most <= thresholds["high"]:
             return QUIET
@@ -263,20 +263,20 @@ class FarWithoutReward(Detector):
         reward = context.reward
         if self.reward_then is None or reward.is_constant:
             return True
-        # A reward that wanders round that line gains nothing.
+        # A reward that merely wanders around that line has not gained, so an active alert needs three times as much.
         least = (3.0 if self.is_firing else 1.0) * _GAIN * (reward.top - reward.bottom)
         return reward.is_high or reward.usual > self.reward_then + least
 
 
 def _fall_of_reward(context: RuleContext) -> tuple[int, int] | None:
-    """(Record, step) at which a crash of the reward began that stands: a KL that drifts in it is the same incident."""
+    """(Record, step) of the onset of an active reward crash; a KL that drifts during it is the same incident."""
     onset = context.onsets.get("reward")
     age = HELD_RECORDS if onset is None or onset.rule != "R1" else context.record - onset.record
     return (context.observation.record - age, onset.step) if onset is not None and age < HELD_RECORDS else None
 
 
 class NegativeKl(Detector):
-    """O13: a KL estimate that stays below zero: sampling and scoring differ."""
+    """O13: a KL estimate stays below zero, so sampling and scoring differ."""
 
     window = Window(WINDOW)
 
@@ -286,7 +286,7 @@ class NegativeKl(Detector):
             return QUIET
         line = self.thresholds["sum_warn" if context.traits.kl_is_sequence_sum else "warn"] * self.hysteresis
         median = self.window.last(_MEDIAN_OF)
-        # An estimate with a sign is noise around 0: beyond its own spread it is not. The way down widens that spread.
+        # A signed estimate is noise around 0 unless beyond its own spread, which the fall itself widens.
         noise = 0.0 if self.is_firing else self.thresholds["sigmas"] * MAD_TO_SIGMA * self.window.mad
         if median >= line or -median <= noise:
             return QUIET

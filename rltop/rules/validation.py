@@ -1,8 +1,8 @@
 """Validation: the objective of the run, measured rarely and with noise; falling, or flat while the reward rises.
 
-Never a verdict on one evaluation: thirty questions move by nine points by chance. A policy whose training reward rises
-from 0.3 to 0.9 while every evaluation stays where it was has learned the training prompts, or the reward function, and
-nothing else.
+There is never a verdict on one evaluation: a score on thirty questions moves by nine points by chance. A policy whose
+training reward rises from 0.3 to 0.9 while all evaluations stay flat has learned the training prompts, or the reward
+function, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rltop.units import number
 
 _MIN_EVALUATIONS = 4
 _YOUNG_FELL, _YOUNG_SHARE = 0.1, 0.25
-"""How much lower the second and the third evaluation of all must be than the first: by so much, and by this part."""
+"""How far the run's second and third evaluation must be below the first: in absolute terms, and as a share."""
 _MIN_RETURNS, _RETURN_SIGMAS, _RETURN_SHARE = 8, 4.0, 0.25
-"""Returns before the three that are judged and these, and how far below: so many deviations, and this part."""
+"""Number of returns needed, and how far the three judged must be below: in deviations, and as a share."""
 _CHANCE, _QUESTIONS = 2.0, 100
-"""Standard errors of a difference of two accuracies, measured on so many questions, that are chance."""
+"""A difference of two accuracies within this many standard errors, assuming this many questions, is chance."""
 _FEW = 5
 _FELL = 0.9
 LN2 = math.log(2.0)
@@ -41,8 +41,8 @@ class _DataSet(State):
 
     Attributes:
         low: the finding on the last evaluation if it was low, else None.
-        line: from here up an evaluation is not low, as the one before it was not; infinite before that is known.
-        since: (record, step) of the first of those in a row that were low.
+        line: an evaluation from here up is not low, if the one before was not either; infinite while unknown.
+        since: (record, step) of the first of the current streak of low evaluations.
     """
 
     best, reward_at_best = float("-inf"), 0.0
@@ -51,7 +51,7 @@ class _DataSet(State):
     since: tuple[int, int] | None = None
 
     def note(self, low: Finding | None, context: RuleContext) -> Finding | None:
-        """The finding on this evaluation, no worse than that on the one before; None unless both were low."""
+        """The milder finding of this evaluation and the one before; None unless both were low."""
         before, self.low = self.low, low
         if low is None:
             self.since = None
@@ -61,13 +61,13 @@ class _DataSet(State):
 
 
 def _names(finding: Finding, sources: Collection[str]) -> tuple[str, str]:
-    """What the worst data set is called in a headline, where there are several, and the others that are as bad."""
+    """Words for a headline: the worst data set, if there are several, and the others that are as bad."""
     worst, *others = finding.words
     return f" {worst}" if worst and len(sources) > 1 else "", f" (also {', '.join(others)})" if others else ""
 
 
 class ValidationFalls(Detector):
-    """R5: evaluations fall below the best median of three; each source has its own best, there is one verdict."""
+    """R5: evaluations fall below the best median of three; each source has its own best, but there is one verdict."""
 
     sources: dict[str, _DataSet] = {}
     low: dict[str, Finding] = {}
@@ -84,7 +84,7 @@ class ValidationFalls(Detector):
             elif value >= source.line:
                 best, held = source.best, history.held
                 if value <= best or (held[-2] <= best and held[-3] <= best):
-                    continue  # it is not low, nor is the median of the newest three above the best
+                    continue  # it is not low, and the median of the newest three is no new best
             self._note(name, source, history, context)
         if not self.low:
             return QUIET
@@ -95,7 +95,7 @@ class ValidationFalls(Detector):
     def _note(self, name: str, source: _DataSet, history: EvaluationHistory, context: RuleContext) -> None:
         level, value = history.level, history.held[-1]
         if level > source.best:
-            # A median, because the single best of many evaluations is luck.
+            # A median, because the best of many single evaluations is partly luck.
             source.best, source.reward_at_best = level, context.reward.usual
         best = source.best
         line = min(best - self.thresholds["floor"], best - self.thresholds["warn"] * abs(best))
@@ -115,7 +115,7 @@ class ValidationFalls(Detector):
         if history.seen < _MIN_EVALUATIONS:
             return self._judge_young(source, history, extra, context)
         if history.seen == _MIN_EVALUATIONS and source.low is None:
-            # A first evaluation that was only lucky is forgotten: the best is a median of three from here on.
+            # Forget a first evaluation that was just lucky: from here on the best is a median of three.
             held = list(history.held)
             source.best = max(median_of(held[:OF_LEVEL]), history.level)
         line = source.best - max(thresholds["floor"], thresholds["warn"] * abs(source.best))
@@ -129,18 +129,18 @@ class ValidationFalls(Detector):
     def _judge_young(
         self, source: _DataSet, history: EvaluationHistory, extra: tuple[float, ...], context: RuleContext
     ) -> Finding | None:
-        """The second evaluation of all if it has halved, the third if it stays low: never more than WARN."""
+        """Judge the run's second and third evaluation by the first: at most WARN, if one halved or both are low."""
         first, value = history.first, history.held[-1]
         chance = _CHANCE * math.sqrt(2.0 * first * (1.0 - first) / _QUESTIONS) if 0.0 <= first <= 1.0 else 0.0
         line = first - max(_YOUNG_FELL, _YOUNG_SHARE * abs(first), chance)
-        # Of a score below 0 neither a quarter nor the noise is known: its own noise is, from the fourth on.
+        # For a score below 0, shares and binomial noise make no sense; its own noise is known from the fourth on.
         is_low = first > 0.0 and history.seen > 1 and value < line
         low = Finding(WARN, value, first, line, extra) if is_low else None
         lasting = source.note(low, context)
         return low if low is not None and value <= 0.5 * first else lasting
 
     def _judge_return(self, source: _DataSet, history: EvaluationHistory, context: RuleContext) -> Finding | None:
-        """Of a few episodes in the unit of the environment: three below all seen before: WARN."""
+        """Judge returns, means of a few episodes in the environment's unit: WARN if three are below all before."""
         held, value = list(history.held), history.held[-1]
         if history.seen <= _MIN_RETURNS:
             return source.note(None, context)
@@ -157,7 +157,7 @@ class ValidationFalls(Detector):
         reach = max(thresholds["floor"], thresholds["sigmas"] * history.noise)
         if source.best > thresholds["worth"] * reach and value <= thresholds["crit"] * source.best:
             return CRIT
-        # As far below the first as below the best: a lucky first evaluation is no level to fall below.
+        # It must be as far below the first as below the best, because the best may be luck.
         return CRIT if is_gaming and value < history.first - reach else WARN
 
     def subject(self, finding: Finding) -> Subject | None:
@@ -170,10 +170,10 @@ class ValidationFalls(Detector):
 
 
 class EvaluationLossUp(Detector):
-    """D3: evaluation loss above its best by more than its noise while the training loss falls.
+    """D3: evaluation loss exceeds its best by more than its noise while the training loss falls.
 
-    A loss on pairs starts at ln 2, whatever the model: an evaluation above it, while training is well below, is worse
-    than chance, and needs no best to compare with.
+    A loss on pairs starts at ln 2, whatever the model, so an evaluation above it while training is well below is worse
+    than chance and needs no best for comparison.
     """
 
     held, train = Window(HELD), Window(20)
@@ -199,14 +199,14 @@ class EvaluationLossUp(Detector):
             return QUIET
         reach = max(thresholds["floor"], thresholds["warn"] * abs(self.best))
         self.above = self.above + 1 if value > self.best + reach else 0
-        if self.above < thresholds["in_a_row"]:  # so many are no noise, of which a loss that still falls has much
+        if self.above < thresholds["in_a_row"]:  # longer is not noise, which is overestimated while a loss falls
             reach = max(thresholds["sigmas"] * self.noise, reach)
         line = self.best + reach
         if value <= line or self.train.count == 0 or self.train.median > self.train_at_best:
             self.since = None
             return QUIET
         newest = self.train.last(_FEW) if self.train.count >= _FEW else math.inf
-        # Losses that are averaged differently are far apart from the start: the gap must have grown.
+        # Losses that are averaged differently are apart from the start, so the gap must have grown.
         is_left_behind = newest <= min(thresholds["behind"] * value, _FELL * self.train_at_best) and value > 0.0
         level = WARN if self.since is not None or is_left_behind else INFO
         self.since = self.since or context.place
@@ -224,13 +224,13 @@ _HELD = 64
 _REWARDS = 10
 _ENDS = 3
 _SHORTER = (32, 16)
-"""So many of the newest evaluations are looked at where all that are held have risen: they may have stopped since."""
+"""If all evaluations kept have risen, this many of the newest are tested too: they may have flattened since."""
 _QUANTILES = (3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
 """Quantiles of Student's t, two-sided 95 %, from 3 degrees of freedom (5 evaluations) on."""
 
 
 class _Fit(NamedTuple):
-    """A line through evaluations: what they gained over the span, up to how much, and their noise."""
+    """A regression line through evaluations: their gain over the span, its 95 % interval, and their noise."""
 
     gain: float
     least: float
@@ -240,21 +240,21 @@ class _Fit(NamedTuple):
 
 @cache
 def _places(count: int) -> tuple[tuple[float, ...], float]:
-    """The numbers of so many values, from -middle to +middle, and the sum of their squares."""
+    """Centred indices of `count` values, and the sum of their squares."""
     middle = 0.5 * (count - 1)
     places = tuple([x - middle for x in range(count)])
     return places, sum([place**2 for place in places])
 
 
 def _fit(values: Sequence[float]) -> _Fit:
-    """By least squares against their number, with the 95 % interval of the gain; five values or more."""
+    """Least squares against the index, with the 95 % interval of the gain; at least five values."""
     count = len(values)
     places, spread = _places(count)
     mean = sum(values) / count
     apart = [value - mean for value in values]
     slope = sum(map(mul, places, apart)) / spread
     rests = [each - slope * place for each, place in zip(apart, places, strict=True)]
-    rest = sum([each * each for each in rests])  # as powers, huge numbers would raise
+    rest = sum([each * each for each in rests])  # `**` raises OverflowError for huge numbers
     noise = math.sqrt(rest / (count - 2))
     reach = _QUANTILES[min(count - 5, len(_QUANTILES) - 1)] * noise / math.sqrt(spread) * (count - 1)
     gain = slope * (count - 1)
@@ -262,13 +262,13 @@ def _fit(values: Sequence[float]) -> _Fit:
 
 
 def _odds(share: float) -> float:
-    """Log-odds of a share of successes, kept off 0 and 1."""
+    """Odds of a share of successes, clipped to 0.01..0.99."""
     share = min(max(share, 0.01), 0.99)
     return share / (1.0 - share)
 
 
 _mean_and_error = lru_cache(maxsize=2 * _HELD)(mean_and_error)
-"""Every data set asks for that of the same rewards."""
+"""Cached, because every data set needs the same rewards."""
 
 
 class _EvaluatedSet(State):
@@ -286,7 +286,7 @@ class _EvaluatedSet(State):
 
 
 class HeldOutFlat(Detector):
-    """R14: evaluations stay where they were while the training reward rises, both as parts of their ranges."""
+    """R14: evaluations stay flat while the training reward rises, each relative to its range."""
 
     sources: dict[str, _EvaluatedSet] = {}
     rewards: deque[float] = deque(maxlen=_REWARDS)
@@ -316,7 +316,7 @@ class HeldOutFlat(Detector):
             return QUIET
         share, reach = self.thresholds["share"], min(reward.top - reward.bottom, 1.0)
         lines = share * reach, self.thresholds["later_share"] * reach
-        # Where both are shares, `_level` asks for a part of the whole.
+        # If both are shares, `_level` requires a share of the whole scale.
         line = share if reward.bottom >= 0.0 and reward.top <= 1.0 else lines[0]
         for name in found:
             source = sources[name]
@@ -336,10 +336,10 @@ class HeldOutFlat(Detector):
     def _is_flat(
         self, name: str, source: _EvaluatedSet, now: tuple[float, ...], lines: tuple[float, float], context: RuleContext
     ) -> bool:
-        """Whether a source is flat, since the first evaluation that is held or since it has stopped; notes it.
+        """Whether a source is flat, since the first evaluation kept or since it stopped rising; remembers it.
 
         Args:
-            lines: what the reward must have risen by since the first that is held, and at least since later ones.
+            lines: what the reward must have gained since the first evaluation kept, and since later ones.
         """
         thresholds, rewards, line = self.thresholds, source.rewards, lines[0]
         later = lines[1] if source.line is None and lines[1] > line else line
@@ -363,7 +363,7 @@ class HeldOutFlat(Detector):
     def _finding(
         self, source: _EvaluatedSet, count: int, rewards: tuple[float, float], reward: RewardTrack
     ) -> Finding | None:
-        """What the newest evaluations say against a reward that rose meanwhile."""
+        """Judge the newest evaluations against a reward that rose meanwhile."""
         values = list(source.held)[-count:]
         if (found := self._level(source, values, rewards, reward)) is None:
             return None
@@ -376,7 +376,7 @@ class HeldOutFlat(Detector):
     def _level(
         self, source: _EvaluatedSet, values: list[float], rewards: tuple[float, float], reward: RewardTrack
     ) -> tuple[Level, float, float] | None:
-        """How flat they are, their noise, and the gain that would have been enough; None where they are not flat."""
+        """(Level, noise of the evaluations, gain that would have been enough); None if they are not flat."""
         thresholds = self.thresholds
         low, high = min(values), max(values)
         is_share = low >= 0.0 and high <= 1.0
@@ -399,7 +399,7 @@ class HeldOutFlat(Detector):
             return None
         fit = _fit(values)
         is_flat = source.line is not None or fit.most < wanted
-        # What stands does not end because one interval in twenty excludes 0.
+        # An active alert does not end just because one interval in twenty excludes 0.
         rises = fit.least > (0.0 if source.line is None else wanted)
         if not is_flat or rises or fit.gain <= -wanted:
             return None

@@ -1,8 +1,8 @@
-"""What a rule is in words: the condition, why it matters, likely causes, what to check next, sources.
+"""A rule in words: the condition, why it matters, likely causes, what to check next, sources.
 
-They stand in the TOML file beside the family's, one table for each id; a table is parsed when somebody shows its rule,
-because that takes longer than to judge a hundred records. Texts are wrapped there as their writer liked; causes, next
-and sources above the first table are those of every rule of the file that has none of its own.
+They are in the TOML file next to the family's code, one table for each id; a table is parsed only when its rule is
+shown, because that takes longer than judging a hundred records. Line breaks in the texts have no meaning; causes, next
+and sources above the first table are the defaults of all rules in the file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Words(NamedTuple):
 
     Attributes:
         condition: what raises it, with the names of its thresholds: "WARN: above `warn` …" for each way to each level,
-            then what holds for all of them.
+            then what applies to all of them.
         causes: likely causes, likeliest first.
         next: canonical names of related metrics, in the order to check.
-        crit: why it may say CRIT, where no judged public log shows it.
-        stays: why it is a rule although no recorded run, glossary or thread has raised it; of most empty.
+        crit: why CRIT is allowed although no judged public log shows it.
+        stays: why the rule exists although no recorded run, glossary or thread has raised it; mostly empty.
     """
 
     condition: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Words(NamedTuple):
 
 
 def words_of(rule: str) -> Words:
-    """The words of the rule with an id; empty ones if there is no such rule."""
+    """The words of a rule by id; empty if there is no such rule."""
     home = HOMES.get(rule)
     return Words() if home is None else _parsed(rule, home)
 
@@ -56,23 +56,22 @@ def _parsed(rule: str, home: str) -> Words:
 
 @cache
 def _tables(home: str) -> Mapping[str, str]:
-    """The tables of a family's file by id, as text; under "" what stands above the first."""
+    """Id → table of a family's file, as text; under "" the part above the first table."""
     text = Path(__file__).with_name(f"{home}.toml").read_text(encoding="utf-8")
     above, *pieces = _TABLE.split(text)
     return {"": above, **dict(zip(pieces[::2], pieces[1::2], strict=True))}
 
 
 _TABLE = regex(r"^\[(\w+)\]$", re.MULTILINE)
-"""The head of a table."""
 _PUBLIC = Path(__file__).with_name("evidence.csv")
-"""By `bench/evidence.py`: in how many public repositories a rule was right, noise or false."""
+"""Written by `bench/evidence.py`: in how many public repositories a rule was right, noise or false."""
 NO_ALARM = "no alarm on any that was judged"
 _COUNTS = {"right": "right", "crit": "of them CRIT", "noise": "noise", "false": "false", "unjudged": "unjudged"}
 FIELDS = {"llm": "language models", "classic": "classic RL"}
 
 
 def public_logs() -> Mapping[str, str]:
-    """Rule → in how many repositories of judged public logs its WARN or CRIT was right and wrong, in words."""
+    """Rule → text on how many repositories of judged public logs its WARN or CRIT was right or wrong in."""
     import csv  # noqa: PLC0415 - for the page of a rule only
 
     found: dict[str, list[str]] = {}
