@@ -44,7 +44,7 @@ _HARMLESS = frozenset({"performance", "straggler", "balance", "input"})
 
 
 def advise(verdict: Verdict, checkpoint: int | None = None, *, is_followed: bool = False) -> Verdict:
-    """The verdict with advice, if it stands at WARN or CRIT.
+    """The verdict, with advice if it is active at WARN or CRIT.
 
     Args:
         checkpoint: step of the last known checkpoint before its onset.

@@ -61,7 +61,7 @@ def compares_groups(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 def named(names: str) -> Callable[[Algorithm, Traits], bool]:
-    """Whether the algorithm is one of some: `dpo kto`."""
+    """A predicate: the algorithm is one of several, given as `dpo kto`."""
     algorithms = frozenset(map(Algorithm, names.split()))
     return lambda algorithm, traits: algorithm in algorithms
 

@@ -544,7 +544,7 @@ class RuleContext(Cloned):
             self.forget(event)
         else:
             if event.state is EventState.ESCALATED and event.raised_by in self.standing:
-                # One alert counts once, at its worst.
+                # Count an alert only once, at its worst level.
                 self.raised[event.rule, Level.WARN] = max(0, self.raised.get((event.rule, Level.WARN), 0) - is_told)
             self.standing.add(event.raised_by)
             self.held.discard(event.raised_by)

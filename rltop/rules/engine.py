@@ -46,7 +46,7 @@ class _OpenIncident(NamedTuple):
 
 
 class Incidents(State):
-    """The incidents of a stream so far; only the newest can still grow."""
+    """The incidents of a stream so far; only the newest `_HELD` can still grow."""
 
     _count = 0
     _open: list[_OpenIncident] = []

@@ -64,7 +64,7 @@ class _LossLike(State):
         self.streaks = {name: self.streaks.get(name, 0) + 1 for name in marks if name in self.finite}
 
     def level(self, name: str, kind: NonFinite) -> Level:
-        """How bad a mark is, before `pass_over` has counted it."""
+        """How bad a mark is; call it before `note_marks` has counted the mark."""
         seen, streak = self.finite.get(name, 0), self.streaks.get(name, 0) + 1
         if seen < self.known:
             return INFO

@@ -41,14 +41,13 @@ _WARNINGS = dict.fromkeys(_WARNED, Level.WARN)
 _NOTES = dict.fromkeys(("C6", "O5", "U1", "E1"), Level.INFO)
 
 HIGHEST: Mapping[str, Mapping[str, Level]] = MappingProxyType({CLASSIC: _WARNINGS | _NOTES, LANGUAGE: _WARNINGS})
-"""Field → rule → the highest level that is shown there; of others what they find.
+"""Field → rule → the highest level that is shown there; rules not listed are not capped.
 
-WARN: rules that found CRIT right in no public repository, where that ends no run by definition either (`crit` of their
-words says which do); of O5 the one run that shows it (rookworld-rlvr) is a warning by its other judgement: it went on,
-and its loss came back each time. INFO: rules that were wrong in two repositories or more and right in under half of
-them; in classic reinforcement learning those that were not right in two, at two thirds, and catch no made fault.
-`evidence.csv` has the counts.
+WARN: rules with a correct CRIT in no public repository, unless their CRIT ends a run by definition (`crit` in their
+words). O5's only one (rookworld-rlvr) was also judged a warning: the run went on, and its loss came back each time.
+INFO: rules that were wrong in at least two repositories and right in fewer than half; in classic RL, those that were
+right in fewer than two, or than two thirds, and catch no synthetic fault. `evidence.csv` has the counts.
 """
 
 NO_SIGNAL = frozenset({"R1", "R2", "R13", "X1", "X2", "G1"})
-"""Rules of a reward that is lost, and of groups without variance."""
+"""Rules on a lost reward, and on groups without variance."""

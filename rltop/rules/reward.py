@@ -325,7 +325,7 @@ class RewardCrash(Detector):
         usual, recent = median_of(held), middle_of(below)
         line = max(thresholds["warn"] * self._learned, self.reach, self.least)
         if usual - recent <= line:
-            return QUIET  # whatever the spread
+            return QUIET  # too small, whatever the spread
         sigma = MAD_TO_SIGMA * mad_of(held)
         line = max(line, thresholds["streak_sigmas"] * sigma)
         found = Finding(WARN, recent, usual, usual - line, (sigma, float(len(held))), ("streak",))

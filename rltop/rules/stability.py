@@ -354,7 +354,7 @@ class StillEvaluation(Detector):
 
     first: float | None = None
     count = 0
-    untaught = 0.0, 0.69, 0.693, 0.6931  # ln 2 with few digits: pairs of which little has been learned yet
+    untaught = 0.0, 0.69, 0.693, 0.6931  # ln 2, rounded: little has been learned from pairs yet
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         self.first = value if self.first is None else self.first
