@@ -117,19 +117,22 @@ class Hooks:
         self._say = say
         self._warden = warden
         self._called: dict[tuple[str, str, int, int], Level] = {}
+        self._episodes: dict[tuple[tuple[str, str, int, int], str], int] = {}
         self._starts: dict[str, deque[float]] = {flag: deque() for flag in options.commands}
         self._waiting: list[_Call] = []
         self._running: list[_RunningCommand] = []
 
     def call_for(self, notice: Notice, run: str, path: str) -> None:
-        """Queue the command for an alert, unless one has run for its incident at this level."""
+        """Queue the command for an alert, unless one has run for its incident at this level; again after a recovery."""
         flag = self._flag(notice)
         if flag is None:
             return
         # An alert without an incident (silence) counts as one of its own.
         which = (path, notice.stream, notice.incident, 0 if notice.incident else notice.episode)
-        if self._called.get(which, Level.NO_DATA) >= notice.level:
-            return
+        before = self._episodes.get((which, notice.rule), notice.episode)
+        self._episodes[which, notice.rule] = notice.episode
+        if self._called.get(which, Level.NO_DATA) >= notice.level and before == notice.episode:
+            return  # neither worse nor back after a recovery
         self._called[which] = notice.level
         self._queue(_Call(flag, notice.level, environment_of(notice, run, path), f"{flag} for {notice.rule}"))
 

@@ -30,7 +30,7 @@ _LITTLE, _MOST = 0.25, 0.8
 """Shares of the deepest loss so far: a fall from the first to the second within five records is sudden."""
 _TOP, _CLIFF, _AT_ONCE = 0.1, 0.5, 2
 """So is one that begins within the first share of the learned range and loses the second within so many records."""
-_OFTEN = 3
+_OFTEN, _TIMES = 5, 2.0
 """After this many recoveries from a loss of half of what was learned, further ones are expected."""
 _WRONG, _LONGER = 30, 3
 """If each record is one answer: wrong answers in a row that count, also as a multiple of the longest row so far."""
@@ -121,8 +121,7 @@ class _Dips(State):
             self.is_sudden = True
         elif self.falling <= _STRIDE and self.deepest and not self.is_noisy:
             self.is_sudden = loss >= _MOST * min(1.0, self.deepest)
-        is_often = self.healed >= _OFTEN
-        longest = self.longest * (self.healed if is_often else _ALIKE)
+        longest = self.longest * (_TIMES if (is_often := self.healed >= _OFTEN) else _ALIKE)
         return (is_often or not self.is_sudden) and self.loss <= _ALIKE * self.deepest and self.bad <= longest
 
 
@@ -187,7 +186,7 @@ class RewardCrash(Detector):
         if self.evaluation.is_fine and not self.is_ill and not self.is_firing:
             self._begin_anew(context.reward.usual)
             return QUIET
-        if self.is_known or (self.is_single and not has_lasted):
+        if (self.is_known and not self.is_ill) or (self.is_single and not has_lasted):
             return QUIET
         steps = None if finding.words else self.best_steps
         return finding._replace(level=finding.level if has_lasted else INFO, steps=steps)

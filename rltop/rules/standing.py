@@ -616,7 +616,8 @@ class Departure(Standing):
         """Text on a load whose growth explains most of a longer time or lower throughput; empty if there is none."""
         if not self._loads or not self.before.is_positive or self.level <= 0.0:
             return ""
-        way = _log_distance(self.level, self.before.value)
+        if (way := _log_distance(self.level, self.before.value)) < _GROWTH:
+            return ""  # it is back
         for name, before in self._loads:
             now = [one.values[name] for one in islice(reversed(recent), _NEWEST) if name in one.values]
             usual = median_of(now) if now else 0.0

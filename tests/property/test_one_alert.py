@@ -83,7 +83,7 @@ def test_a_best_that_is_hardly_better_is_no_end_of_a_plateau(every: int) -> None
 
 
 @each_row("seed", range(4))
-def test_returns_that_fall_and_come_back_again_and_again_are_told_three_times(seed: int) -> None:
+def test_returns_that_fall_and_come_back_again_and_again_are_told_a_few_times(seed: int) -> None:
     dice, returns = random.Random(seed), [250.0] * 12
     while len(returns) < 6000:
         top, low = dice.uniform(0.8, 1.0) * (300 + len(returns) / 20), dice.uniform(0, 20)

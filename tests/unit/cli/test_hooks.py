@@ -98,6 +98,14 @@ def test_alerts_of_one_incident_run_one_command_and_one_more_when_it_gets_critic
     assert (tmp_path / "log").read_text() == "E1 warn 1\nR1 crit 1\nP1 warn 2\n"
 
 
+def test_an_alert_that_comes_back_after_a_recovery_runs_its_command_again(tmp_path: Path) -> None:
+    bench = Bench(crit=f'echo "$RLTOP_STEP" >> {tmp_path}/log')
+    for episode, step in ((1, 120), (1, 130), (2, 180)):
+        bench.call(dataclasses.replace(notice(episode=episode), rule="R1", incident=1, step=step))
+        bench.settle()
+    assert (tmp_path / "log").read_text() == "120\n180\n"
+
+
 def test_what_a_trainer_wrote_is_never_part_of_the_command(tmp_path: Path) -> None:
     attack = f"$(touch {tmp_path}/owned)`touch {tmp_path}/owned`; touch {tmp_path}/owned; \"'\\ "
     bench = Bench(crit=f'printf %s "$RLTOP_HEADLINE" > {tmp_path}/said')
