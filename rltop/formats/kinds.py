@@ -313,7 +313,7 @@ def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:
 
 
 def _kind_of_table(text: bytes, *, is_all: bool) -> Kind | None:
-    """A `.json` file that begins with an object: a document if its only line begins with rows or a column."""
+    """A `.json` file that begins with an object: a document if its only line holds rows or begins with a column."""
     line, end, behind = text.partition(b"\n")
     has_rows = _COLUMNS.match(text) or _ROWS_INSIDE.search(line)
     if behind.strip() or (is_all and not has_rows):

@@ -155,7 +155,7 @@ def _in_year(value: float, later: float) -> float:
 
 
 def zone_shift(clock_s: float, seen_s: float, *, has_date: bool = True) -> float | None:
-    """The offset to add to clocks: of the time zones in which the line precedes its file's time, the closest.
+    """The offset to add to clocks: of the zones in which the line is no later than its file, or hardly, the closest.
 
     Args:
         clock_s: time of the newest line, as if in UTC.

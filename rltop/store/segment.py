@@ -522,7 +522,7 @@ class Segment:
         self._positions.cut(clip)
 
     def prepend(self, older: Segment) -> None:
-        """Merge an older segment, which ends before this one begins and must not be used afterwards."""
+        """Merge an older segment that ends before this one begins; both must have ended, and `older` is used up."""
         if self.pyramid is None:
             self.pyramid = older.pyramid
         else:
