@@ -543,7 +543,7 @@ class Session:
             if run.rollout_watch is not None:
                 shelf.is_judged = lambda: True
                 shelf.sum_up()
-            shelf.settle(run.stream.last_step)
+            shelf.settle()
 
     def _shelve(self, run: Run, *, is_judged: bool = False) -> RolloutShelf:
         """Create the shelf for a run's completions, and rules for them if the trainer logs no group ratio."""

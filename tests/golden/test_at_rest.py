@@ -93,7 +93,7 @@ def has_read_rollouts(run: Run) -> bool:
     shelf = run.rollouts
     if shelf is None or not shelf.is_at_rest:
         return False
-    step = shelf.step_near(run.stream.last_step)
+    step = shelf.step_near(None)
     return step is None or shelf.at(step) is not None
 
 
