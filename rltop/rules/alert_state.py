@@ -33,6 +33,8 @@ MOST_ALARMS = 3
 SETTLED_EVERY = 10
 """Interval, in records, at which the level of a settled alert is updated."""
 _NOW = "now "
+_LONGER = 1.25
+"""A return to an alert that waits for its end begins anew if it lasts longer than all before by this factor."""
 _APART, _DENSE = 2, 0.8
 """The oldest finding is an outlier if this many good records follow it, and then at least this share is bad."""
 _LEVELS = (INFO, WARN, CRIT)
@@ -139,13 +141,15 @@ class AlertState(Cloned):
         incident: number of the incident that it belongs to; 0 for none.
         standing: where its metric stands relative to its level before the onset.
         recovered_step, recovered_record: where it ended; the step is None while it is active.
+        fine_step: where the newest good records in a row began.
         behind: the rule's baseline, the one quoted instead, and the first and last step of the latter, where known.
     """
 
     __slots__ = (
-        "_bad_at", "_better", "_first", "_lasting", "_patience", "_recovered", "_same_until", "_since_crit", "_unmoved",
-        "behind", "detect", "detector", "finding", "finding_record", "incident", "is_firing", "is_idle", "level",
-        "recovered_record", "recovered_step", "since_record", "since_step", "spec", "standing", "worst",
+        "_bad_at", "_better", "_first", "_lasting", "_patience", "_recovered", "_returned", "_same_until",
+        "_since_crit", "_stretch", "_unmoved", "behind", "detect", "detector", "finding", "finding_record", "fine_step",
+        "incident", "is_firing", "is_idle", "level", "recovered_record", "recovered_step", "since_record", "since_step",
+        "spec", "standing", "worst",
     )  # fmt: skip
 
     def __init__(self, spec: RuleSpec, thresholds: Mapping[str, float]) -> None:
@@ -160,7 +164,8 @@ class AlertState(Cloned):
         self.detector = spec.detector(thresholds)
         self.detect = self.detector.detect
         self._lasting = _Lasting(spec)
-        self._better = self._since_crit = self._bad_at = self._patience = 0
+        self._better = self._since_crit = self._bad_at = self._patience = self._stretch = self.fine_step = 0
+        self._returned: tuple[int, int] | None = None
         self._unmoved: Level | None = None
         self.is_firing, self.is_idle = False, True
         self._recovered: _Recovered | None = None
@@ -218,8 +223,10 @@ class AlertState(Cloned):
             return self._event(context, EventState.FACT, INFO, headline_of(self, finding))
         if self.is_firing:
             if isinstance(self.standing, Departure) and self.standing.settled is not None:
-                return self._while_settled(context, finding, _held(self, context, established), self.standing)
-            return self._while_firing(context, finding, established)
+                event = self._while_settled(context, finding, _held(self, context, established), self.standing)
+            else:
+                event = self._while_firing(context, finding, established)
+            return event or self._begin_again(context, finding, established)
         return self._begin(context, finding, established)
 
     def _begin(self, context: RuleContext, finding: Finding, earned: Level) -> Event | None:
@@ -233,12 +240,12 @@ class AlertState(Cloned):
         is_same, began = self._is_known(context, finding), self._lasting.began(established)
         since = self.detector.since or began
         if not is_same:
-            self._patience, worst, incident = 0, OK, 0
+            self._patience, self._stretch, worst, incident = 0, 0, OK, 0
+        established = max(established, min(earned, worst))
+        state = self._reopen(established, worst, began[0]) if is_same else EventState.FIRING
         if since[0] < self.recovered_record:
             since = (self.since_record, self.since_step) if is_same else began
         self.since_record, self.since_step = since
-        established = max(established, min(earned, worst))
-        state = self._again(established, worst, began[0]) if is_same else EventState.FIRING
         self.recovered_step, self._better, self._bad_at = None, 0, context.observation.record
         self.is_firing, self.is_idle = True, False
         self.standing, self.worst, self._first = NOWHERE, OK, finding._replace(level=min(finding.level, earned))
@@ -251,8 +258,9 @@ class AlertState(Cloned):
         subject, is_soon = self.detector.subject, context.observation.record <= self._same_until
         return is_soon and not self.is_firing and subject(finding) == subject(self.finding)
 
-    def _again(self, level: Level, worst: Level, record: int) -> EventState:
+    def _reopen(self, level: Level, worst: Level, record: int) -> EventState:
         """Reopen from `record` on: to end, it now takes at least twice the number of good records before that."""
+        self._end_stretch(None)
         least = max(self._patience, 2 * self._lasting.clear_after(level), 2 * (record - self._bad_at - 1))
         self._patience = min(REMEMBERED_RECORDS, least)
         return EventState.RESUMED if level <= worst else EventState.ESCALATED
@@ -279,7 +287,7 @@ class AlertState(Cloned):
             return None
         if not (standing.is_gone or self.is_firing) and is_returning(self.spec, self.detector, finding, context):
             return None
-        state, self._bad_at = self._again(level, self.worst, record), record
+        state, self._bad_at = self._reopen(level, self.worst, record), record
         if self.is_firing and self.level >= WARN:
             # Where the metric stands decides, whatever the rule finds by now.
             self._stand_at(level)
@@ -321,13 +329,14 @@ class AlertState(Cloned):
         if self.detector.is_excused:
             return self.recover(context)
         if found >= WARN or found >= level:
-            self._better, self._bad_at = 0, record
+            self._take(context, is_good=False)
             self._note(record, finding)
             if found is level is established and self._lasting.is_steady:
-                self._unmoved = level if self._recovered is None and not isinstance(standing, Departure) else None
+                may_move = self._recovered or self._returned or isinstance(standing, Departure)
+                self._unmoved = None if may_move else level
         else:
             # INFO: the rule still sees the condition, but considers it harmless.
-            self._take_good(record, is_good=found == INFO or self._is_home)
+            self._take(context, is_good=found == INFO or self._is_home)
         # Escalate only on a record that is this bad itself, even if the cap on alarms was lifted before.
         if established > level and found >= established:
             established = _held(self, context, established)
@@ -354,8 +363,36 @@ class AlertState(Cloned):
         one = self.standing
         return one.is_back or (self._patience > 0 and isinstance(one, Departure) and one.is_mostly_back)
 
-    def _take_good(self, record: int, *, is_good: bool) -> None:
-        self._better, self._bad_at = (self._better + 1, self._bad_at) if is_good else (0, record)
+    @property
+    def is_waiting(self) -> bool:
+        """Good for as long as ends any other alert, but this one has come back before."""
+        return self._better >= self._lasting.clear_after(self.level) and self._patience > 0 and self._is_home
+
+    def _take(self, context: RuleContext, *, is_good: bool) -> None:
+        record, step = place = context.place
+        if is_good:
+            self.fine_step = self.fine_step if self._better else step
+            self._better += 1
+            return
+        if self.is_waiting:
+            self._end_stretch(self.standing.onset(context.recent, record, self._bad_at) or place)
+        self._better, self._bad_at = 0, record
+
+    def _end_stretch(self, returned: tuple[int, int] | None) -> None:
+        """Note how long it has been bad before a lull, and where it came back."""
+        began = self.since_record if self._returned is None else self._returned[0]
+        self._stretch, self._returned = max(self._stretch, self._bad_at - began + 1), returned
+
+    def _begin_again(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
+        """Begin anew where it came back from a lull, once it has lasted longer from there than ever before."""
+        place = self._returned or context.place
+        if self._bad_at - place[0] <= _LONGER * self._stretch or min(established, self.level) < WARN:
+            return None
+        (self.since_record, self.since_step), self._returned = place, None
+        self.finding, self.finding_record = finding, context.observation.record
+        if isinstance(self.standing, Departure):
+            self.standing.date(context.recent, self.since_record)
+        return self._event(context, EventState.RESUMED, self.level, headline_of(self, finding))
 
     def _by_standing(self, context: RuleContext, finding: Finding, standing: Departure) -> Event | None:
         """End or settle an alert by where its metric stands relative to the level before the onset.
@@ -381,20 +418,14 @@ class AlertState(Cloned):
             self._patience = REMEMBERED_RECORDS
             return self._event(context, EventState.RESUMED, established, headline_of(self, finding))
         if self.level == INFO and established > self._first.level:
-            since, judged = self.detector.since or self._lasting.began(established), self.standing.judged
-            first = [self._first.value] if judged is None else judged.split(context.recent, self.since_record)[1]
-            # If the first record was already beyond this line, the alarm began there.
-            is_near, line = 0 <= since[0] - self.since_record <= TOGETHER_RECORDS, finding.threshold
-            is_past = bool(first) and line is not None and (first[0] - line) * (finding.value - line) > 0.0
-            if not (is_near and is_past):
-                self.since_record, self.since_step = since
+            self.since_record, self.since_step = self.detector.since or self._lasting.began(established)
         return self._raise(context, EventState.ESCALATED, _beside(self, finding), established)
 
     def _while_settled(
         self, context: RuleContext, finding: Finding, established: Level, standing: Departure
     ) -> Event | None:
         is_good, record = finding.level < WARN, context.observation.record
-        self._take_good(record, is_good=is_good and self._is_home)
+        self._take(context, is_good=is_good and self._is_home)
         is_back = self._better >= self._lasting.clear_after(WARN) or (is_good and standing.is_mostly_back)
         if is_back and record - self._bad_at >= self._patience:
             return self.recover(context)
@@ -519,6 +550,11 @@ def headline_of(state: AlertState, finding: Finding) -> str:
 
 def sentence(state: AlertState, context: RuleContext) -> str:
     """The text of an alert at a record, with the value there if its finding is of an earlier record."""
+    fine = f"; fine since step {state.fine_step:,}" if state.is_firing and state.is_waiting else ""
+    return _sentence(state, context) + fine
+
+
+def _sentence(state: AlertState, context: RuleContext) -> str:
     standing = state.standing
     if isinstance(standing, Departure) and standing.is_settled:
         text, now = standing.settled_words, standing.now(context.observation)
@@ -576,19 +612,20 @@ class ReportedLevels(State):
     """
 
     _levels: dict[str, tuple[Level, Level]] = {}
-    _last: dict[str, tuple[Level, str]] = {}
+    _last: dict[str, tuple[Level, str, int]] = {}
 
     def is_shown_already(self, event: Event) -> bool:
         """Remember an event about to be reported; returns whether it leaves the shown level and part unchanged."""
         if event.state is EventState.FACT:
             return False
-        now = OK if event.state is EventState.RECOVERED else event.level, event.raised_by
-        before, self._last[event.rule] = self._last.get(event.rule), now
-        return event.state in _MOVED and before == now
+        level = OK if event.state is EventState.RECOVERED else event.level
+        before, self._last[event.rule] = self._last.get(event.rule), (level, event.raised_by, event.step)
+        is_same = before is not None and before[:2] == (level, event.raised_by) and (event.since_step or 0) <= before[2]
+        return event.state in _MOVED and is_same
 
     def is_of(self, state: AlertState) -> bool:
         """Whether this is the part of its rule that was reported last, or a rule without parts."""
-        return self._last.get(state.spec.rule, (OK, ""))[1] == state.spec.id
+        return self._last.get(state.spec.rule, (OK, "", 0))[1] == state.spec.id
 
     def tell(
         self, event: Event, state: AlertState, others: Sequence[AlertState], context: RuleContext

@@ -488,9 +488,9 @@ class Departure(Standing):
         return self.level
 
     def date(self, recent: Sequence[Observation], record: int) -> None:
-        """Correct the onset to an earlier record."""
+        """Correct the onset to `record`: earlier, or where it left its level again."""
         since = self.judged.split(recent, record)[1]
-        self._count, self._early = len(since), tuple(since[:_EARLY])
+        self._count, self._early, self._has_moved, self.settled = len(since), tuple(since[:_EARLY]), False, None
 
     def stays(self, recent: Sequence[Observation], record: int) -> bool:
         """Whether it stays at another level, judging by the values since the onset at `record`.

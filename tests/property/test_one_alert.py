@@ -92,3 +92,32 @@ def test_returns_that_fall_and_come_back_again_and_again_are_told_a_few_times(se
     events = [one for one in play(len(returns), reward_mean=returns).events if one.rule == "R1"]
     assert len([one for one in events if one.is_alarm]) <= 12
     assert max(one.record for one in events) < 3000
+
+
+@examples(30)
+@given(
+    st.sampled_from(["reward_mean", "time_step", "kl_ref"]),
+    st.lists(st.tuples(st.integers(5, 20), st.integers(30, 95)), min_size=1, max_size=4),
+    st.integers(1, 999),
+)
+def test_what_comes_and_goes_and_then_stays_began_where_it_stays(
+    name: str, falls: list[tuple[int, int]], seed: int
+) -> None:
+    fine, bad = {"reward_mean": (0.6, 0.05), "time_step": (60.0, 120.0), "kl_ref": (0.02, 0.9)}[name]
+    levels = [fine] * 120
+    for lasts, lull in falls:
+        levels += [bad] * lasts + [fine] * lull
+    began = len(levels)
+    levels += [bad] * 60
+    metrics = {"reward_mean": learning} | {name: [noisy(one, 0.02, seed)(i) for i, one in enumerate(levels)]}
+    (stands,) = [one for one in play(len(levels), **metrics).verdicts if one.metric == name and one.level >= Level.WARN]
+    assert abs(stands.since_record - began) <= 3, (stands.rule, stands.since_record, began)
+
+
+def test_an_alert_that_waits_for_its_end_says_since_when_it_has_been_fine() -> None:
+    is_down = lambda record: 120 <= record < 130 or 170 <= record < 180  # noqa: E731
+    reward = lambda record: noisy(0.05 if is_down(record) else min(0.6, record / 100), 0.01)(record)  # noqa: E731
+    (waits,) = [one for one in play(215, reward_mean=reward).verdicts if one.rule == "R1"]
+    assert waits.headline.endswith("; fine since step 185")
+    (stands,) = [one for one in play(178, reward_mean=reward).verdicts if one.rule == "R1"]
+    assert "fine" not in stands.headline
