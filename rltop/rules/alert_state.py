@@ -386,7 +386,9 @@ class AlertState(Cloned):
     def _begin_again(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
         """Begin anew where it came back from a lull, once it has lasted longer from there than ever before."""
         place = self._returned or context.place
-        if self._bad_at - place[0] <= _LONGER * self._stretch or min(established, self.level) < WARN:
+        if self._bad_at - place[0] <= _LONGER * self._stretch or min(established, finding.level) < max(
+            WARN, self.level
+        ):
             return None
         (self.since_record, self.since_step), self._returned = place, None
         self.finding, self.finding_record = finding, context.observation.record

@@ -114,6 +114,20 @@ def test_what_comes_and_goes_and_then_stays_began_where_it_stays(
     assert abs(stands.since_record - began) <= 3, (stands.rule, stands.since_record, began)
 
 
+@examples(60)
+@given(
+    st.sampled_from(["reward_mean", "time_step", "kl_ref", "entropy", "grad_norm"]),
+    st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(1, 60)), min_size=8, max_size=16),
+    st.integers(1, 999),
+)
+def test_whatever_comes_and_goes_is_told_in_numbers(name: str, levels: list[tuple[float, int]], seed: int) -> None:
+    fine, bad = {"reward_mean": (0.6, 0.05), "time_step": (60.0, 120.0), "kl_ref": (0.02, 0.9)}.get(name, (1.0, 0.02))
+    values = [fine] * 60 + [fine + part * (bad - fine) for part, count in levels for _ in range(count)]
+    metrics = {"reward_mean": learning} | {name: [noisy(one, 0.02, seed)(i) for i, one in enumerate(values)]}
+    for event in play(len(values), **metrics).events:
+        assert event.state is EventState.RECOVERED or any(one.isdigit() for one in event.message), event
+
+
 def test_an_alert_that_waits_for_its_end_says_since_when_it_has_been_fine() -> None:
     is_down = lambda record: 120 <= record < 130 or 170 <= record < 180  # noqa: E731
     reward = lambda record: noisy(0.05 if is_down(record) else min(0.6, record / 100), 0.01)(record)  # noqa: E731

@@ -179,7 +179,15 @@ def test_events_alternate_and_nothing_is_raised_soon_after_it_ended(values: list
         ended = ended if is_open else record
 
 
-@given(st.lists(st.sampled_from([0.5, 1.5, 2.5]), min_size=40, max_size=120), st.booleans())
+@given(
+    st.one_of(
+        st.lists(st.sampled_from([0.5, 1.5, 2.5]), min_size=40, max_size=120),
+        st.lists(st.tuples(st.sampled_from([0.5, 1.5, 2.5]), st.integers(1, 20)), min_size=10, max_size=40).map(
+            lambda stretches: [value for value, count in stretches for _ in range(count)]
+        ),
+    ),
+    st.booleans(),
+)
 def test_an_alert_is_raised_and_gets_worse_on_a_record_that_is_as_bad(values: list[float], has_flapped: bool) -> None:
     raised = {("Z1", Level.WARN): 3, ("Z1", Level.CRIT): 3} if has_flapped else {}
     for event in live(state_of(spec()), [*values], raised):
