@@ -65,9 +65,9 @@ class _Kind(State):
 _UPDATES = ("loss", "policy_loss", "grad_norm")
 _IDLE, _TOLD, _EARLY, _STEADY = 3, 6, 20, 1.25
 """An early jump to a level that then stays within a quarter is another kind of step, not a failure."""
-_MIXED, _FEW = 2, 3
+_MIXED, _FEW, _TRAINS = 2, 3, 1.1
 """Records, the first with training in it included, within which steps must become longer for training to be the cause;
-and values needed for a median of steps with training, so that a slowdown right after is seen."""
+values needed for a median of steps with training, so that a slowdown right after is seen; and how much longer."""
 
 
 class StepSlower(Detector):
@@ -100,8 +100,9 @@ class StepSlower(Detector):
             self.untrained.push(seconds)
         elif begins:
             self.left_to_tell = _TOLD
-        is_told = self.left_to_tell > 0 and seconds > self.warn * self.untrained.median > 0.0
-        if is_told and not self.begun and self.left_to_tell > _TOLD - _MIXED:
+        untrained = self.untrained.median
+        is_told = self.left_to_tell > 0 and seconds > self.warn * untrained > 0.0
+        if not self.begun and self.left_to_tell > _TOLD - _MIXED and seconds > _TRAINS * untrained > 0.0:
             self.begun, self.kinds = context.observation.record, [_Kind(), _Kind()]
             for one in self.kinds:
                 one.start, one.per_token, one.per_length = (Frozen(_MIXED - 1, minimum=_FEW) for _ in range(3))

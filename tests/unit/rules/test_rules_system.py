@@ -303,14 +303,17 @@ def test_p16_sees_one_slow_step_in_four() -> None:
     assert {one.raised_by for one in alarms(play(120, time_step=slow))} == {"P16"}
 
 
-def test_p1_a_policy_that_is_updated_after_its_critic_has_warmed_up_is_no_slower_step() -> None:
+@pytest.mark.parametrize("after", [165.0, 185.0, 230.0])
+def test_p1_a_policy_that_is_updated_after_its_critic_has_warmed_up_is_no_slower_step(after) -> None:
     """veRL's `critic_warmup`: no metric of the policy until then."""
     engine = play(
-        90, time_step=lambda r: noisy(138.0 if r < 30 else 230.0)(r), value_loss=noisy(0.5), reward_mean=noisy(0.3),
+        90, time_step=lambda r: noisy(138.0 if r < 30 else after)(r), value_loss=noisy(0.5), reward_mean=noisy(0.3),
         policy_loss=lambda r: None if r < 30 else noisy(0.02)(r), grad_norm=lambda r: None if r < 30 else noisy(0.4)(r),
     )  # fmt: skip
     assert alarms(engine, "P1") == []
-    assert "since training began" in next(event.message for event in engine.events if event.rule == "P1")
+    told = [event.message for event in engine.events if event.rule == "P1"]
+    assert all("since training began" in one for one in told)
+    assert told or after < 200.0
 
 
 def _after_the_critic(began: int, slower: int, before: float = 10.0, after: float = 30.0):
