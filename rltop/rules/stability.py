@@ -192,6 +192,7 @@ class GradientDrift(Detector):
 
     def _judge(self, trend: BlockTrend, oldest: _Block, context: RuleContext) -> Finding:
         growth, newest = trend.growth, trend.medians[-1]
+        growth *= min(1.0, newest / median_of(trend.medians[-3:])) if growth else 0.0  # it may have come down since
         line = self.thresholds["warn"] * self.held_part(WARN)
         is_apart = min(trend.medians[-3:]) > _GROWN_SINCE_START * max(trend.medians[:3])
         is_steady = growth >= line and (is_apart or trend.monotony >= self.thresholds["monotony"])
@@ -530,7 +531,7 @@ class StuckLearningRate(Detector):
         if value != 0.0:
             self.last = value
             return QUIET
-        is_early = context.record <= self.thresholds["until"]
+        is_early = context.record <= self.thresholds["until"] or self.holds >= INFO
         if is_early and "grad_norm" in context.observation.nonfinite:
             return Finding(CRIT, 0.0)
         if self.last > self.thresholds["height"] * context.top_lr:

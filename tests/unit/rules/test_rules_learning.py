@@ -141,6 +141,9 @@ def test_l8_trap_a_schedule_that_restarts_is_a_fact_only() -> None:
 
 def test_l9_a_rate_that_stays_zero() -> None:
     assert "L9" in infos(play(20, lr=0.0, grad_norm=1.0))
+    assert [(one.rule, one.recovered_step) for one in play(400, lr=0.0, grad_norm=noisy(1.0)).verdicts] == [
+        ("L9", None)
+    ]
     assert first(play(20, lr=0.0, grad_norm=NonFinite.NAN), "L9").level is Level.CRIT
     scaling = play(30, lr=lambda r: max(0, r - 4) * 1e-7, grad_norm=lambda r: NonFinite.NAN if r < 4 else 1.0, loss=0.5)
     assert alarms(scaling) == [], "the first steps of a warm-up from 0, while fp16 looks for its scale"
@@ -151,6 +154,11 @@ def test_l9_trap_the_first_record_of_a_warm_up_is_zero() -> None:
 
 
 # -- O1, O2, O4, O5 ----------------------------------------------------------------------------------------------
+
+
+def test_o2_a_norm_that_has_come_down_again_quotes_no_rise_of_before() -> None:
+    back = lambda r: noisy(0.34 if r < 100 else 30.0 if r < 150 else 0.93)(r)  # noqa: E731
+    assert alarms(play(300, grad_norm=back, reward_mean=noisy(0.3)), "O2") == []
 
 
 def with_spikes(*at: int, height: float):
