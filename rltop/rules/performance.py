@@ -410,7 +410,7 @@ class SlowNowAndThen(Detector):
         """Judge the time that slow steps have added since the first of them, which itself does not count."""
         thresholds, (first, *taken), newest = self.thresholds, slow, slow[-1]
         ordinary, records = sum([one.ordinary for one in taken]), newest.seen.record - first.seen.record
-        if ordinary <= len(taken):
+        if ordinary < len(taken):
             return QUIET
         typical = sum([one.between for one in taken]) / ordinary
         # Leave out the longest: one long pause is not a pattern.

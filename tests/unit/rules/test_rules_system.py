@@ -343,6 +343,13 @@ def test_p1_a_slowdown_right_after_training_has_begun_in_steps_as_long_as_before
     assert event.message.startswith(("step time 10.", "step time 9.9"))
 
 
+def test_p16_every_second_step_is_told() -> None:
+    slow = lambda r: noisy(600.0 if r > 50 and r % 2 else 60.0, 0.02)(r)  # noqa: E731
+    (event,) = alarms(play(200, time_step=slow))
+    assert (event.raised_by, event.since_step) == ("P16", 51)
+    assert event.message.startswith("every 2nd step takes ")
+
+
 def test_p16_every_fifth_step_at_two_and_a_half_times_is_a_note() -> None:
     usual = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r % 5 == 0 else 1.0)  # noqa: E731
     assert alarms(play(200, time_step=usual)) == []
