@@ -433,7 +433,7 @@ class AlertState(Cloned):
             return self.recover(context)
         if standing.leaves() and established >= WARN:
             return self._leave(context, finding, established)
-        if (record - self.since_record) % SETTLED_EVERY:
+        if (record - self.since_record) % SETTLED_EVERY or self.is_waiting:
             return None
         has_moved = standing.follow()
         if excuse := excuse_of(self.spec, standing, context) if self.level > INFO else "":

@@ -135,3 +135,10 @@ def test_an_alert_that_waits_for_its_end_says_since_when_it_has_been_fine() -> N
     assert waits.headline.endswith("; fine since step 185")
     (stands,) = [one for one in play(178, reward_mean=reward).verdicts if one.rule == "R1"]
     assert "fine" not in stands.headline
+
+
+def test_an_evaluation_that_is_back_and_waits_is_no_other_level() -> None:
+    is_down = lambda record: 100 <= record < 130 or 170 <= record < 200  # noqa: E731
+    score = lambda record: noisy(0.2 if is_down(record) else 0.6, 0.02)(record)  # noqa: E731
+    events = [one for one in play(300, val_score=score, reward_mean=learning).events if one.rule == "R5"]
+    assert [one.state.value for one in events][-3:] == ["resumed", "settled", "recovered"]
