@@ -423,21 +423,30 @@ _BY_KIND = regex(r"(.*(?:zero_std/count|dynamic_filter/drop))_.+")
 """Counts of groups by common property (slime): the name of their sum lacks the suffix."""
 _VERSION = regex(r"(.*)sample/model_version/(?:mean|min)")
 """The trainer's step after which the weights used for sampling were saved (Trinity-RFT)."""
+_SPEED = "train_speed(iter/s)"
+"""Steps per second (ms-swift); newer releases log seconds per step."""
 
 
-class _Sum(NamedTuple):
-    """A derived key: the sum of `parts`, or without parts the steps since `version`."""
+class _Derivation(NamedTuple):
+    """A derived key: the sum of `parts`, the steps since `version`, or the reciprocal of `rate`."""
 
     key: str
     parts: Sequence[str] = ()
     version: str = ""
+    rate: str = ""
+
+    def of(self, record: Record, parts: Mapping[str, float]) -> float:
+        if self.parts:
+            return sum(value for key, value in parts.items() if key.startswith(f"{self.key}_"))
+        value = record.values[record.schema.index[self.version or self.rate]]
+        return record.step - 1 - value if self.version else 1.0 / value if value > 0.0 else GAP
 
 
 class Derived:
-    """Appends sums of counts by kind, and the age of samples in steps, to rows that allow it."""
+    """Appends sums of counts by kind, the age of samples in steps, and the step time to rows that allow it."""
 
     def __init__(self) -> None:
-        self._plans: dict[Schema, tuple[Sequence[_Sum], Schema] | None] = {}
+        self._plans: dict[Schema, tuple[Sequence[_Derivation], Schema] | None] = {}
         self._plain: Schema | None = None
         self._step, self._parts = 0, dict[str, float]()
 
@@ -456,24 +465,21 @@ class Derived:
         if record.step != self._step:
             self._step, self._parts = record.step, {}  # a row may arrive in pieces
         self._parts |= {key: record.values[schema.index[key]] for one in plan[0] for key in one.parts}
-        values = [
-            sum(value for key, value in self._parts.items() if key.startswith(f"{one.key}_"))
-            if one.parts
-            else record.step - 1 - record.values[schema.index[one.version]]
-            for one in plan[0]
-        ]
+        values = [one.of(record, self._parts) for one in plan[0]]
         return record._replace(schema=plan[1], values=record.values + array("d", values))
 
 
-def _plan_of(schema: Schema) -> tuple[Sequence[_Sum], Schema] | None:
+def _plan_of(schema: Schema) -> tuple[Sequence[_Derivation], Schema] | None:
     sums: dict[str, list[str]] = {}
-    added: list[_Sum] = []
+    added: list[_Derivation] = []
     for key in schema.keys:
         if (kind := _BY_KIND.fullmatch(key)) and kind[1] not in schema.index:
             sums.setdefault(kind[1], []).append(key)
         elif _VERSION.fullmatch(key):
-            added.append(_Sum(f"step − 1 − {key}", version=key))
-    added += [_Sum(key, parts) for key, parts in sums.items()]
+            added.append(_Derivation(f"step − 1 − {key}", version=key))
+        elif key == _SPEED:
+            added.append(_Derivation(f"1 ÷ {key}", rate=key))
+    added += [_Derivation(key, parts) for key, parts in sums.items()]
     return (added, Schema((*schema.keys, *(one.key for one in added)))) if added else None
 
 

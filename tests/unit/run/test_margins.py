@@ -189,3 +189,17 @@ def test_samples_of_trinity_are_as_old_as_the_step_is_ahead_of_their_version(tmp
     assert [run.stream.value(age.key, 30) for age in ages if age] == [0.0, 1.0]
     assert [run.stream.value(age.key, 79) for age in ages if age] == [38.0, 39.0]
     assert "M8" in rules_raised(run)
+
+
+def test_steps_per_second_of_ms_swift_are_a_step_time(tmp_path: Path) -> None:
+    rows = [
+        {"loss": 1.0 - 0.005 * i, "acc": 0.5, "grad_norm": 0.4, "learning_rate": 1e-6, "train_speed(iter/s)": speed}
+        for i, speed in enumerate([0.0] + [0.25] * 40)
+    ]
+    run = kept(tmp_path, rows)
+    assert run.identity is not None
+    step_time = run.identity.primary("time_step")
+    assert step_time is not None and step_time.key == "1 ÷ train_speed(iter/s)"
+    assert run.stream.value(step_time.key, 7) == 4.0
+    first = run.stream.value(step_time.key, 0)
+    assert first is None or math.isnan(first)
