@@ -87,6 +87,8 @@ class FakeRun:
     def main(self) -> FakeRun:
         return self
 
+    is_dated_by_file = False
+
     @property
     def newest_s(self) -> float | None:
         """When its newest row was written."""

@@ -82,6 +82,7 @@ class HeaderView(NamedTuple):
     eta_s: float | None
     state: RunState
     age_s: float | None
+    is_age_of_file: bool
     loading: float | None
     logged_s: float | None = None
     downsampled: tuple[int, int] | None = None
@@ -120,6 +121,7 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
         eta_s=eta_s,
         state=snapshot.source.state,
         age_s=snapshot.part.age_s,
+        is_age_of_file=snapshot.part.is_dated_by_file,
         loading=snapshot.source.loading,
         downsampled=None if bucket is None or bucket[0] == bucket[1] else bucket,
         behind_bytes=snapshot.source.behind_bytes,
@@ -349,7 +351,8 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         # The newest row read is not the newest row written, so its age would mislead.
         pieces.append(Piece(f", {behind_text(view.behind_bytes)}", "warn"))
     elif view.age_s is not None and level < 6:
-        pieces.append(Piece(f", {age_text(view.age_s)}", "dim"))
+        whose = "" if not view.is_age_of_file else "file written " if level < 1 else "file "
+        pieces.append(Piece(f", {whose}{age_text(view.age_s)}", "dim"))
     return pieces
 
 

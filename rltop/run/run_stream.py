@@ -462,6 +462,11 @@ class RunStream:
             return None
         return max(0.0, self._clock.now() - newest)
 
+    @property
+    def is_dated_by_file(self) -> bool:
+        """Whether the age is that of the file, because its rows have no times that can be trusted."""
+        return self.arrived_s is None and self.newest_s == self._modified_s
+
     def _age_when_read(self) -> float | None:
         newest, now = self.newest_s, self._clock.now()
         return None if self._modified_s is None or newest is None or newest > now else now - newest

@@ -36,10 +36,10 @@ def header(path: Path, rows: list[dict[str, float]]) -> HeaderView:
     return build_header(Snapshot(run), build_timing(Snapshot(run)))
 
 
-def run_of_rows(path: Path) -> Run:
+def run_of_rows(path: Path, modified_s: float | None = None) -> Run:
     clock = FakeClock(BEGUN_S)
     session = Session(
-        [FoundRun(str(path), name_of(str(path)))],
+        [FoundRun(str(path), name_of(str(path)), modified_s=modified_s)],
         lambda each, lines: DirectFeed(each, clock=clock, last=lines),
         clock,
         IngestOptions(total_steps=TOTAL),
@@ -225,3 +225,13 @@ def test_after_a_change_of_pace_the_arrival_is_right_within_ten_steps(
 def test_a_slow_step_now_and_then_is_no_change_of_pace(noise: list[float], every: int) -> None:
     values = [each * (5.0 if i % every == 0 else 1.0) for i, each in enumerate(random.Random(1).sample(noise, 50))]
     assert median_of(at_present_pace(values)) == pytest.approx(median_of(values), rel=0.6)
+
+
+@pytest.mark.parametrize("times", [{}, {"timestamp": BEGUN_S - 900.0}])
+def test_an_age_is_said_to_be_of_the_file_where_its_rows_have_no_times(tmp_path: Path, times: dict[str, float]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"step": i, "loss": 0.5, **times}) + "\n" for i in range(40)))
+    run = run_of_rows(path, modified_s=BEGUN_S - 600.0)
+    view = build_header(Snapshot(run), build_timing(Snapshot(run)))
+    text = "".join(piece.text for piece in paint_header(view._replace(age_s=600.0), 120, UNICODE).line)
+    assert f", {'' if times else 'file written '}10 min ago" in text
