@@ -190,7 +190,7 @@ class SpentOnHack(Detector):
             return f"completions {number(base)} → {number(length)} tokens"
         spread, usual = _length_spread(values), self.spread.value
         if spread is not None and usual and (length or 0.0) > _LONG and spread < thresholds["spread"] * usual:
-            return f"completion lengths differ by {number(spread)} tokens, not {number(usual)}"
+            return f"spread of completion lengths {number(usual)} → {number(spread)} tokens"
         return ""
 
     def _dead_part(self, context: RuleContext) -> str:
