@@ -26,7 +26,7 @@ from textual.widgets import Input
 
 from rltop import units
 from rltop.model import Counts, Label
-from rltop.pages.alerts import rule_title
+from rltop.pages.alerts import rule_title, verdict_title
 from rltop.pages.header import ROOMY_ROWS
 from rltop.pages.page import Effect, ListPage, Moment, Page, Redraw, Say, ShowStep
 from rltop.rows.glyphs import cell_width
@@ -70,7 +70,10 @@ _SKIPPED = (
 
 
 class FilterInput(Input):
-    """A text field that truncates what does not fit."""
+    """A text field that truncates what does not fit; its hint is its name."""
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.placeholder = clip(self.name or "", event.size.width)
 
     def replace(self, text: str, start: int, end: int) -> None:
         left = len(self.value) - abs(min(end, len(self.value)) - max(0, start))
@@ -142,7 +145,7 @@ class PageScreen(Screen[None]):
         # Textual sets this only after the first layout, which would show a page two rows shorter for a moment.
         self.set_class(self.app.size.height < ROOMY_ROWS, "-low")
         if isinstance(self.page, ListPage):
-            filter_input = FilterInput(placeholder=self.page.filter_hint, id="filter", compact=True)
+            filter_input = FilterInput(name=self.page.filter_hint, id="filter", compact=True)
             filter_input.display = False
             yield filter_input
             board: RowView = LongRowView(palette, self._rows, self._move, self._chosen, id="board")
@@ -403,7 +406,7 @@ class PageScreen(Screen[None]):
         """Ask for a line of text above the footer."""
         if not self.query("#prompt"):
             self._answer = answered
-            prompt = FilterInput(value=text, placeholder=what, id="prompt", compact=True)
+            prompt = FilterInput(value=text, name=what, id="prompt", compact=True)
             await self.mount(prompt, before=self.status)
             # At once: `Widget.focus` is deferred, and the next key would go to the list.
             self.set_focus(prompt)
@@ -500,7 +503,7 @@ def paint_status(page: Page, moment: Moment, target: Target | None, below: int, 
     builder = RowBuilder(width, moment.glyphs).add(" ")
     taken = sum(cell_width(text) + 3 for text, _ in right)
     if width - 2 - taken >= 8:
-        builder.add(clip_middle(_named(target, keys), width - 2 - taken), "key")
+        builder.add(clip_middle(_named(target, moment), width - 2 - taken), "key")
     if right:
         builder.pad_to(max(builder.column + 1, width - taken + 2))
     for i, (text, role) in enumerate(right):
@@ -508,13 +511,14 @@ def paint_status(page: Page, moment: Moment, target: Target | None, below: int, 
     return builder.row()
 
 
-def _named(target: Target | None, keys: KeyNames) -> str:
+def _named(target: Target | None, moment: Moment) -> str:
     if target is not None and target.kind in (TargetKind.EVENT, TargetKind.RULE):
         return target_text(target._replace(name=rule_title(target.name)))
     if target is None or target.kind is not TargetKind.VERDICT:
         return target_text(target)
+    keys, title = moment.keys, verdict_title(moment.snapshot, target)
     does = ", ".join(filter(None, (keys.clause("open", "{} opens"), keys.clause("acknowledge", "{} quiets"))))
-    return f"{rule_title(target.name)}: {does}" if does else rule_title(target.name)
+    return f"{title}: {does}" if does else title
 
 
 def _step_text(moment: Moment) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.errors import ConfigError, ThemeError
-from rltop.pages.alerts import rule_title
+from rltop.pages.alerts import rule_title, verdict_title
 from rltop.pages.page import SetRule
+from rltop.rows.rows import Target, TargetKind
 from rltop.run.preferences import MUTE, RuleScope
+from rltop.run.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from rltop.app.app import RltopApp
@@ -74,12 +76,11 @@ class RuleKeys:
         except OSError as error:
             app.show_message(f"cannot be kept: {error.strerror or error}")
             return
+        title = verdict_title(Snapshot(app.followed), Target(TargetKind.VERDICT, rule))
         if is_quiet is None:
-            app.show_message(f"no alert of {rule_title(rule)} now")
+            app.show_message(f"no alert of {title} now")
         else:
-            self._said(
-                f"{rule_title(rule)} is {'acknowledged: quiet until it gets worse' if is_quiet else 'no longer quiet'}"
-            )
+            self._said(f"{title} is {'acknowledged: quiet until it gets worse' if is_quiet else 'no longer quiet'}")
 
     def mute(self, rule: str) -> None:
         """Toggle the mute of a rule for this run."""

@@ -17,7 +17,7 @@ from rltop.clock import Clock
 from rltop.errors import cannot_write
 from rltop.files import Worker, replace_file
 from rltop.model import Label
-from rltop.pages.alerts import rule_title, standing_verdict
+from rltop.pages.alerts import standing_verdict, verdict_title
 from rltop.pages.chart import Axis
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Moment, Page
@@ -178,7 +178,7 @@ def _value_of(target: Target, moment: Moment) -> tuple[str, str]:
             return _named(target, moment)
         case TargetKind.VERDICT:
             found = standing_verdict(moment.snapshot, target.name, target.stream)
-            return "" if found is None else Label.of(found.headline).display, rule_title(target.name)
+            return "" if found is None else Label.of(found.headline).display, verdict_title(moment.snapshot, target)
         case TargetKind.STEP if target.step is not None:
             return str(target.step), "the step"
         case TargetKind.LINE if target.step is not None:

@@ -277,11 +277,13 @@ class Incident(NamedTuple):
 
     Attributes:
         number: per stream, from 1.
+        part: id of the part of the rule that began it; "" for the rule itself.
     """
 
     number: int
     rule: str
     step: int
+    part: str = ""
 
 
 class Action(enum.StrEnum):

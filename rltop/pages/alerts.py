@@ -63,7 +63,7 @@ class BadgeGroup(NamedTuple):
         badges: active alerts, worst first; muted and acknowledged ones last.
         quiet: number of unmuted rules that apply to this run and have no active alert.
         recovered: alerts that recovered recently.
-        muted: number of rules muted on the screen or in the config.
+        muted: number of rules without a badge that are muted on the screen or in the config.
         worst: the group's worst past alert if it was muted, or worse than the active ones; it never expires.
         progress: status while loading, waiting or warming up, for example "waiting for records"; empty afterwards.
     """
@@ -102,8 +102,8 @@ def _group(
     progress = _progress(snapshot, bool(badges))
     # Not needed while waiting: listing the rules would import them before the first frame.
     muted = now_muted | snapshot.part.judging.silenced
-    rules = _rules_of(snapshot, name) if not progress or muted else []
-    quiet = 0 if progress else sum(rule not in fired and rule not in muted for rule in rules)
+    rest = [rule for rule in _rules_of(snapshot, name) if rule not in fired] if not progress or muted else []
+    quiet = 0 if progress else sum(rule not in muted for rule in rest)
     worst = muted_before(past) or worst_before(past, max((v.level for v in firing), default=Level.INFO))
     recovered = tuple(
         v
@@ -112,7 +112,7 @@ def _group(
         and v.recovered_step is not None
         and (worst is None or (v.rule, v.stream) != (worst.rule, worst.stream))
     )
-    return BadgeGroup(name, badges, quiet, recovered, progress, sum(rule in muted for rule in rules), worst)
+    return BadgeGroup(name, badges, quiet, recovered, progress, sum(rule in muted for rule in rest), worst)
 
 
 def _whose(verdict: Verdict) -> str:
@@ -190,8 +190,6 @@ def _rest(group: BadgeGroup, shown: int = 0) -> str:
         parts.append(f"{len(group.recovered) - shown} recovered")
     if group.muted:
         parts.append(f"{group.muted} muted")
-    if known := sum(badge.aside == _ACKNOWLEDGED for badge in group.badges):
-        parts.append(f"{known} acknowledged")
     if group.quiet:
         is_alone = not (parts or group.badges)
         checks = "" if not is_alone else " check" if group.quiet == 1 else " checks"
@@ -339,6 +337,13 @@ def rule_title(rule: str) -> str:
     return rule if spec is None else f"{spec.title} ({rule})"
 
 
+def verdict_title(snapshot: Snapshot, target: Target) -> str:
+    """Title and id of an alert as its badge has them: of the part of the rule that raised it."""
+    at = snapshot if target.step is None else snapshot.at(target.step)
+    found = standing_verdict(at, target.name, target.stream)
+    return rule_title(target.name) if found is None else f"{found.title} ({found.rule})"
+
+
 def alert_group(alert: Alert) -> str:
     spec = spec_of(alert.rule)
     return "learning" if spec is None else spec.group.value
@@ -379,11 +384,11 @@ def worst_before(history: History, level: Level) -> Alert | None:
 
 def muted_before(history: History) -> Alert | None:
     worst = min(history.alerts, key=lambda one: one.rank, default=None)
-    return worst if worst is not None and worst.is_muted and _is_over(worst) else None
+    return worst if worst is not None and worst.is_muted and not worst.is_active else None
 
 
 def _is_over(alert: Alert) -> bool:
-    return alert.is_earlier or alert.recovered_step is not None or alert.settled_step is not None
+    return not alert.is_active or alert.settled_step is not None
 
 
 def worst_words(history: History, level: Level) -> str:
@@ -410,11 +415,11 @@ class Origin(NamedTuple):
 
 
 def origin(verdict: Verdict) -> Origin | None:
-    """The alert that began the verdict's incident; None if that is the verdict itself or there is no incident."""
+    """The alert that began the verdict's incident; None if that is itself, or began later, or without an incident."""
     incident = verdict.incident
-    if incident is None or incident.rule == verdict.rule:
+    if incident is None or incident.rule == verdict.rule or incident.step > verdict.since_step:
         return None
-    return Origin(incident.rule, rule_name(incident.rule), incident.step)
+    return Origin(incident.rule, rule_name(incident.part or incident.rule), incident.step)
 
 
 def incident_count(verdicts: Sequence[Verdict]) -> int:
@@ -477,7 +482,7 @@ def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Colum
         Column("rule", lambda one: (one.event.rule, "dim"), Fit.NAME, least=3, sort=lambda one: one.event.rule),
         *((family,) if has_family else ()),
         Column(
-            "event", lambda one: (_EVENT_WORDS[one.event.state], one.role), least=9, priority=1, is_right=False,
+            "event", lambda one: (_event_word(one.event), one.role), least=9, priority=1, is_right=False,
             sort=lambda one: one.event.level,
         ),
         Column(
@@ -487,13 +492,20 @@ def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Colum
     )  # fmt: skip
 
 
+def _event_word(event: Event) -> str:
+    # A recovery that the next row may undo is neither over nor in doubt as an alert.
+    is_open = event.is_provisional and event.state is EventState.RECOVERED
+    return "recovering" if is_open else _EVENT_WORDS[event.state]
+
+
 def _words(one: EventRow) -> Cell:
     event = one.event
     message = Label.of(event.message).display, "dim" if one.is_over else "text"
     if not (event.is_provisional or event.stream or one.is_old or one.is_muted):
         return message
     muted = (Piece("muted: ", "dim"),) if one.is_muted else ()
-    provisional = (Piece(PROVISIONAL, "dim"),) if event.is_provisional else ()
+    is_doubtful = event.is_provisional and event.state is not EventState.RECOVERED
+    provisional = (Piece(PROVISIONAL, "dim"),) if is_doubtful else ()
     whose = (Piece(f"{Label.of(event.stream)}: ", "note"),) if event.stream else ()
     old = (Piece("before the restart: ", "dim"),) if one.is_old else ()
     return (*muted, *provisional, *whose, *old, Piece(*message))

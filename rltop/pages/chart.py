@@ -387,7 +387,7 @@ def _marks(snapshot: Snapshot, reading: SignalReading, zoom: Zoom) -> list[PlotM
         if verdict.metric != reading.signal.metric.name and verdict.key != reading.signal.key:
             continue
         if verdict.level >= Level.INFO and (verdict.metric or verdict.key):
-            text = f"{verdict.rule} since {units.step(verdict.since_step)}"
+            text = f"{verdict.title} since {units.step(verdict.since_step)}"
             if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
                 text += f", recovered {units.step(verdict.recovered_step)}"
             marks.append(PlotMark(verdict.since_step, LEVEL_ROLES[verdict.level], text))

@@ -365,6 +365,7 @@ class Marker:
 
     Attributes:
         step: for a downsampled validation or checkpoint, the first step of its bucket.
+        rule: id of the rule, or of the part of it that raised the alert.
         is_own: the rule is about the metric of the chart.
     """
 
@@ -387,7 +388,7 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
         if not event.is_alarm and event.state not in (EventState.RECOVERED, EventState.RESUMED):
             continue
         kind = MarkerKind.RECOVERY if event.state is EventState.RECOVERED else MarkerKind.ONSET
-        found.append(Marker(event.step, kind, event.level, event.rule, event.raised_by in own))
+        found.append(Marker(event.step, kind, event.level, event.raised_by, event.raised_by in own))
     found = [marker for marker in found if first <= marker.step <= last]
     found += _logged_on(snapshot, _CHECKPOINTS, first, last, MarkerKind.CHECKPOINT)
     found += _logged_on(snapshot, _VALIDATIONS, first, last, MarkerKind.VALIDATION)

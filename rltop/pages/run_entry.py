@@ -107,7 +107,7 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
         verdict=what,
         more=more,
         worst=past,
-        is_milder=is_milder and past is not None and past.recovered_step is None and not past.is_earlier,
+        is_milder=is_milder and past is not None and past.is_active,
         is_judged=True,
     )
 

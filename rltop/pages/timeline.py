@@ -303,7 +303,7 @@ def _paint_list(
     table = Table(
         event_columns(has_family=width >= WITH_FAMILY),
         listed,
-        target=lambda one: Target(TargetKind.EVENT, one.event.rule, one.number),
+        target=lambda one: Target(TargetKind.EVENT, one.event.raised_by, one.number),
         sorting=timeline.sorting,
         is_sortable=True,
         sign=lambda one: event_sign(one, glyphs),
@@ -333,7 +333,7 @@ class EventsPage(ListPage[int]):
         return paint_timeline(moment.snapshot, timeline, self.top, width, height, moment.glyphs, moment.keys)
 
     def target(self, line: int) -> Target:
-        return Target(TargetKind.EVENT, self._events[line].rule, line)
+        return Target(TargetKind.EVENT, self._events[line].raised_by, line)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         if target.kind is not TargetKind.EVENT or target.step is None:

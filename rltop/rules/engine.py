@@ -39,7 +39,7 @@ class _OpenIncident(NamedTuple):
     """
 
     incident: Incident
-    group: str
+    group: Group
     first: int
     last: int
     is_dated: bool = False
@@ -52,29 +52,29 @@ class Incidents(State):
     _open: list[_OpenIncident] = []
     known: dict[int, Incident] = {}
 
-    def join(self, rule: str, group: str, record: int, step: int, *, is_dated: bool) -> tuple[Incident, int]:
+    def join(self, spec: RuleSpec, record: int, step: int, *, is_dated: bool) -> tuple[Incident, int]:
         """Add an alarm to the incident it belongs to, or to a new one; returns that and the record of its onset."""
         for i, one in enumerate(self._open):
             earliest = one.first - (0 if one.is_dated else TOGETHER_RECORDS)
-            if one.group != group or not earliest <= record <= one.last + TOGETHER_RECORDS:
+            if one.group != spec.group or not earliest <= record <= one.last + TOGETHER_RECORDS:
                 continue
             incident, first = one.incident, min(one.first, record)
             if record < one.first:
-                incident = Incident(incident.number, rule, step)
-            self._open[i] = _OpenIncident(incident, group, first, max(one.last, record), one.is_dated or is_dated)
+                incident = Incident(incident.number, spec.rule, step, spec.part)
+            self._open[i] = _OpenIncident(incident, spec.group, first, max(one.last, record), one.is_dated or is_dated)
             self.known[incident.number] = incident
             return incident, first
         self._count += 1
-        incident = Incident(self._count, rule, step)
-        self._open = [*self._open[1 - _HELD :], _OpenIncident(incident, group, record, record, is_dated)]
+        incident = Incident(self._count, spec.rule, step, spec.part)
+        self._open = [*self._open[1 - _HELD :], _OpenIncident(incident, spec.group, record, record, is_dated)]
         self.known[self._count] = incident
         return incident, record
 
-    def reach_back(self, number: int, rule: str, record: int, step: int) -> None:
+    def reach_back(self, number: int, spec: RuleSpec, record: int, step: int) -> None:
         """Move the start of an incident back to the onset of another part of a rule that is in it."""
         for i, one in enumerate(self._open):
             if one.incident.number == number and record < one.first and not one.is_dated:
-                self.known[number] = incident = Incident(number, rule, step)
+                self.known[number] = incident = Incident(number, spec.rule, step, spec.part)
                 self._open[i] = one._replace(incident=incident, first=record)
 
 
@@ -238,8 +238,7 @@ class Engine(Cloned):
             others = [] if told else self._told_of.shown(self._beside(state))
             state.incident = others[0].incident if others else self._join(state)
             if others:
-                spec = state.spec
-                self._incidents.reach_back(state.incident, spec.rule, state.since_record, state.since_step)
+                self._incidents.reach_back(state.incident, state.spec, state.since_record, state.since_step)
             if told is not None and told[1] is state and state.detector.names_onset:
                 told = told[0]._replace(message=sentence(state, self._context), since_step=state.since_step), state
         event = event._replace(metric=_subject(state, self.rules.identity)[0])
@@ -277,10 +276,8 @@ class Engine(Cloned):
 
     def _join(self, state: AlertState) -> int:
         """Put an alarm into an incident; an alarm whose message names the onset takes over the incident's."""
-        spec, is_dated = state.spec, state.detector.names_onset and state.detector.since is not None
-        incident, record = self._incidents.join(
-            spec.rule, spec.group.value, state.since_record, state.since_step, is_dated=is_dated
-        )
+        is_dated = state.detector.names_onset and state.detector.since is not None
+        incident, record = self._incidents.join(state.spec, state.since_record, state.since_step, is_dated=is_dated)
         if is_dated:
             state.since_record, state.since_step = record, incident.step
             state.detector.date(record, incident.step)

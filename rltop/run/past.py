@@ -65,7 +65,7 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
         number = event.incident or known.incident
         standing[event.rule] = _Past(event, max(known.worst, event.level), is_settled, number)
         if number and (number not in incidents or _since(event) < incidents[number].step):
-            incidents[number] = Incident(number, event.rule, _since(event))
+            incidents[number] = Incident(number, event.rule, _since(event), event.part)
     return [_past_verdict(past, incidents, step, identity) for past in standing.values()]
 
 
@@ -210,6 +210,10 @@ class Alert(Struct):
         return self.part or self.rule
 
     @property
+    def is_active(self) -> bool:
+        return not self.is_earlier and self.recovered_step is None
+
+    @property
     def title(self) -> str:
         """The symptom in two or three words; for a rule that no longer exists, its family."""
         from rltop.rules.registry import NAMED  # noqa: PLC0415 - an alert implies imported rules
@@ -255,12 +259,12 @@ def history_of(events: Sequence[Event], muted: Collection[str] = ()) -> History:
         if event.state is EventState.FACT:
             continue
         whose = (event.rule, event.stream)
-        number = standing.get(whose)
+        number = standing.get(whose, -1)
+        is_over = number < 0 or (found[number].recovered_step is not None and not _is_resumed(found[number], event))
         if event.state is EventState.RECOVERED:
-            if number is not None:
+            if not is_over:
                 found[number] = replace(found[number], recovered_step=event.step)
-                del standing[whose]
-        elif number is None or event.state is EventState.FIRING:
+        elif is_over or event.state is EventState.FIRING:
             standing[whose] = len(found)
             since = event.step if event.since_step is None else event.since_step
             found.append(
@@ -289,4 +293,12 @@ def _moved_on(alert: Alert, event: Event) -> Alert:
         return replace(alert, level=event.level, step=event.step, since_step=since, part=event.part)
     if event.state is EventState.SETTLED:
         return replace(alert, settled_step=event.step)
-    return alert
+    if not _is_resumed(alert, event) or event.since_step is None:
+        return alert
+    now = replace(alert, since_step=event.since_step, step=event.step, part=event.part)
+    return replace(now, recovered_step=None, settled_step=None)
+
+
+def _is_resumed(alert: Alert, event: Event) -> bool:
+    """It has come back as bad as ever, or another part has taken over: from then on it is dated as its verdict is."""
+    return event.state is EventState.RESUMED and event.level == alert.level

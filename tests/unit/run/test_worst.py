@@ -65,3 +65,15 @@ def test_a_restart_of_one_stream_leaves_the_others_where_they_are():
 def test_muted_rules_count_for_nothing_and_are_counted():
     history = history_of([*RAISED, event(200, "O1", EventState.FIRING, Level.WARN, since=199)], {"E1"})
     assert (history.level, history.muted, len(history.alerts)) == (Level.WARN, 1, 2)
+
+
+def test_an_alert_that_is_back_as_bad_as_it_was_begins_where_its_verdict_says() -> None:
+    raised = [event(22, "T1", EventState.FIRING, Level.WARN, since=18)]
+    back = event(113, "T1", EventState.RESUMED, Level.WARN, since=109)
+    for ended in (EventState.SETTLED, EventState.RECOVERED):
+        (alert,) = history_of([*raised, event(76, "T1", ended, Level.WARN, since=18), back]).alerts
+        assert (alert.since_step, alert.step, alert.recovered_step, alert.settled_step) == (109, 113, None, None)
+    milder = history_of([*RAISED, event(160, "E1", EventState.RESUMED, Level.WARN, since=158)]).alerts
+    assert [(one.level, one.since_step, one.recovered_step) for one in milder] == [
+        (Level.CRIT, 122, 146), (Level.WARN, 158, None),
+    ]  # fmt: skip
