@@ -99,7 +99,7 @@ class Navigation:
             await app.push_screen(PageScreen(page, app))
 
 
-PLACES = "step 1200, +50, live; window 300-350; target 10000; until 24h or 18:30; q"
+PLACES = "step 1200, +50, live, 300-350; target 10000; until 24h or 18:30; q quits"
 
 _STEPS = regex(r"(?P<first>[+-]?\d[\d,_ ]*)(?:(?:-|–|\.\.)(?P<last>\d[\d,_ ]*))?")
 

@@ -397,7 +397,7 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
     if len(view.top) < 2:
         height = 1
     room = max(8, width - STRIP_LABEL - 2 - (_TOP_LABEL if height > 1 else 0))
-    least = min(len(view.strip), room * 2 // 3)
+    least = min(len(view.strip), room // 2)
     notes, target = _outlier_notes(view.strip[-least:], has_stages=len(view.top) > 1)
     note = next((text for text in notes if cell_width(text) + 4 + least <= room), "")
     steps = view.strip[-(room - (cell_width(note) + 4 if note else 0)) :]
@@ -438,8 +438,7 @@ def _outlier_notes(steps: Sequence[StripStep], *, has_stages: bool) -> tuple[lis
     step, stage = outlier
     why = f" ({Label.of(stage)})" if stage and stage != OTHER and has_stages else ""
     number, took = units.step(step.step), units.duration(step.total_s)
-    texts = [f"slowest: step {number}, {took}{why}", f"step {number}, {took}{why}", f"step {number}{why}"]
-    texts += [f"step {number}, {took}", f"@{number}, {took}"]
+    texts = [f"slowest: step {number}{said}" for said in (f", {took}{why}", why, f", {took}", "")]
     return texts, Target(TargetKind.STEP, "", step.step)
 
 

@@ -46,7 +46,7 @@ from rltop.run.preferences import MUTE, RuleScope, RuleValue, own_rules_of
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple, Struct, replace
 
-_LABEL, _CLAUSES = 11, 2
+_LABEL = 11
 _RATE = "a learning-rate change"
 """The name of this cause in the rules' words."""
 _COPIED_WIDTH = 100
@@ -206,10 +206,7 @@ def _paint_rule(view: VerdictView, rule: str, width: int, glyphs: Glyphs) -> lis
         return []
     builder = RowBuilder(width, glyphs).add(" ").left("rule", _LABEL, "dim")
     builder.add(rule, "text", Target(TargetKind.RULE, rule)).add("   set thresholds, mute", "dim")
-    more = len(view.condition) - _CLAUSES
-    builder.add(f" · {units.counted(more, 'more condition')}" if more > 0 else "", "dim")
-    shown = view.condition[:_CLAUSES]
-    return [builder.row(), *(row for one in shown for row in _paragraph("", one, width, glyphs, lines=3))]
+    return [builder.row(), *(row for one in view.condition for row in _paragraph("", one, width, glyphs, lines=40))]
 
 
 def _paragraph(label: str, text: str, width: int, glyphs: Glyphs, lines: int = 6) -> list[Row]:

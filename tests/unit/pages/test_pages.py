@@ -291,6 +291,12 @@ def test_the_table_of_stages_has_whole_columns(run: FakeRun, width: int) -> None
 # -- one verdict ------------------------------------------------------------------------------------------------------
 
 
+def test_conditions_are_whole_however_narrow_the_page_is(run: FakeRun) -> None:
+    view = build_verdict(Snapshot(run), "O11")
+    text = " ".join(text_of(paint_verdict(view, 44, UNICODE)).split())
+    assert view.condition and all(one in text for one in view.condition)
+
+
 def test_the_verdict_page_tells_everything_that_the_rule_says(run: FakeRun) -> None:
     rows = paint_verdict(build_verdict(Snapshot(run), "O11"), 120, UNICODE)
     text = text_of(rows)
