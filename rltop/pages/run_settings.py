@@ -235,7 +235,7 @@ def _why_none(settings: RunSettings | None, run: Run, width: int, glyphs: Glyphs
         waits = "waiting for the first metric file; then settings are looked for beside it"
         return [text_row(waits if run.main.is_awaited else "looking for settings ...", width, glyphs, "dim")]
     text = (
-        "No settings were found beside the metric file. Looked for: .hydra/config.yaml, config.yaml, config.json, "
+        "No settings file was found next to the metric file. Looked for: .hydra/config.yaml, config.yaml, config.json, "
         "config.toml, training_args.json, args.json, params.json, trainer_state.json, ranges.json, a W&B run and the "
         "arguments in an event file. A copy of the settings under one of these names in the run's folder is shown here."
     )

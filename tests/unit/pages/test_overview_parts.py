@@ -188,7 +188,7 @@ def said_of(rows: list[dict[str, float]], *, steps: int = 0) -> str:
 
 def test_the_headline_tells_the_goal_once() -> None:
     said = said_of([{"loss": 0.5, "reward": (37 * i % 9) / 8} for i in range(200)])
-    assert said.startswith("plateau: median of ten ")
+    assert said.startswith("plateau: best ") and "(medians of ten)" in said
     assert "since the start" not in said, "another start than that of the alert"
 
 
