@@ -351,8 +351,8 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         # The newest row read is not the newest row written, so its age would mislead.
         pieces.append(Piece(f", {behind_text(view.behind_bytes)}", "warn"))
     elif view.age_s is not None and level < 6:
-        whose = "" if not view.is_age_of_file else "file written " if level < 1 else "file "
-        pieces.append(Piece(f", {whose}{age_text(view.age_s)}", "dim"))
+        text = age_text(view.age_s)
+        pieces.append(Piece(f", file {text.removesuffix(' ago')} old" if view.is_age_of_file else f", {text}", "dim"))
     return pieces
 
 
