@@ -51,11 +51,7 @@ def field(
     repr: bool = True,
     compare: bool = True,
 ) -> Any:
-    """A field of a `Struct` that needs more than a default.
-
-    Args:
-        default_factory: makes the default, a new one for each instance.
-    """
+    """A field of a `Struct`; `default_factory` makes its default, a new one for each instance."""
     return _Field(default, default_factory, repr, compare)
 
 

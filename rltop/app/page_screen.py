@@ -477,11 +477,7 @@ def sorted_next(page: Page, rows: Sequence[Row]) -> list[Effect]:
 
 
 def paint_status(page: Page, moment: Moment, target: Target | None, below: int, message: str, width: int) -> Row:
-    """The current message; else the selection, and on the right the status of the run.
-
-    Args:
-        below: number of rows below the visible ones.
-    """
+    """The message, else the selection; on the right the status of the run and the number of rows `below` the window."""
     keys, run = moment.keys, moment.snapshot.run
     if message:
         return RowBuilder(width, moment.glyphs).add(" ").add(clip(message, width - 2), "strong").row()

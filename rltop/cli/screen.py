@@ -91,11 +91,7 @@ def watch_pipe(pipe: int, config: Config) -> int:
 
 
 def play(found: FoundRun, config: Config, *, speed: float, warm_start: float) -> int:
-    """Play back a recording until the user quits.
-
-    Args:
-        warm_start: fraction of the file that is loaded at once, 0 to 1.
-    """
+    """Play back a recording until the user quits; the fraction `warm_start` of the file is loaded at once."""
     from rltop.sources.replay import ReplayFeed
 
     clock = Clock()

@@ -65,11 +65,7 @@ Row = tuple[Value, ...]
 
 
 def rows_of(table: ParquetTable, *names: str) -> Iterable[Row]:
-    """Rows of some columns; missing columns are filled with None.
-
-    Args:
-        *names: the columns, in the order of the result.
-    """
+    """Rows of the columns `names`, in their order; missing columns are filled with None."""
     columns = table.read(names)
     empty: Sequence[Value] = [None] * table.rows
     return zip(*(columns.get(name, empty) for name in names), strict=True)

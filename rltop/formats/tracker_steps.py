@@ -86,11 +86,7 @@ class TrackerSteps:
         self.last = None
 
     def place(self, row: TrackerRow) -> list[PlacedRow]:
-        """The rows whose steps are now known, in order.
-
-        Args:
-            row: the next row; its step is removed from its cells.
-        """
+        """The rows whose steps are now known, in order; the step of `row`, the next one, is removed from its cells."""
         if self.key == TRACKER_STEP:
             if not any(key in row.cells for key in self._sure_keys):
                 return [self._placed(row, row.number)]

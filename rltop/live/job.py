@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rltop import units
 from rltop.files import last_bytes, open_regular
-from rltop.formats.decoder import NO_USUAL_S
+from rltop.formats.decoder import NO_USUAL_S, ended_after
 from rltop.live.engines import HANGS, compared
 from rltop.live.judge import JobStatus, judge
 from rltop.live.lines import Act, words_of
@@ -68,7 +68,8 @@ def gathered(
         dead = next((each for each in where.ranks if each.state == "dead"), None)
         where = where if dead is None else where._replace(cause=f"{_of(dead)} died: {dead.cause}")
     is_told_by_files = where.source == where.log and where.cause is None and not facts.jobs
-    if where.state == "stuck" and is_told_by_files and now_s - (where.moved_s or 0.0) >= where.ended_after_s:
+    still_s, ends_s = now_s - (where.moved_s or 0.0), ended_after(where.usual_s, is_midway=where.is_midway)
+    if where.state == "stuck" and is_told_by_files and still_s >= ends_s:
         where = where._replace(state="ended", since=where.moved_s, unusual=False)
     return where
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rltop import units
 from rltop.formats.console.failures import is_interruption, ranges
-from rltop.formats.decoder import ended_after, stuck_after
+from rltop.formats.decoder import stuck_after
 from rltop.live.lines import words_of
 from rltop.live.phases import LONG_STEP, Failure, Phase, Phases
 from rltop.live.probe import NO_FACTS, Device, Facts, InferenceEngine, Process, Silence
@@ -79,10 +79,6 @@ class JobStatus(NamedTuple):
     def is_midway(self) -> bool:
         """Whether it is known to be in a phase, or short of its last step."""
         return self.phase is not None or (self.total is not None and (self.step or 0) < self.total)
-
-    @property
-    def ended_after_s(self) -> float:
-        return ended_after(self.usual_s, is_midway=self.is_midway)
 
 
 def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "") -> JobStatus:

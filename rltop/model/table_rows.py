@@ -62,7 +62,8 @@ def line_of(table: str, values: Iterable[tuple[str, object]]) -> bytes:
         if value is None:
             continue
         data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
-        parts.append(column.encode("utf-8", "surrogateescape") + b"=" + _ESCAPED.sub(_spelled, data))
+        escaped = _ESCAPED.sub(lambda found: _SPELLED[found[0]], data)
+        parts.append(column.encode("utf-8", "surrogateescape") + b"=" + escaped)
     return _SEPARATOR.join(parts) + b"\n"
 
 
@@ -78,16 +79,9 @@ def row_of(line: bytes) -> TableLine:
         column, equals, value = part.partition(b"=")
         if not equals:
             raise ValueError("column without a value")
-        values[column.decode("utf-8", "replace")] = _ESCAPE.sub(_meant, value) if b"\\" in value else value
+        value = _ESCAPE.sub(lambda found: _MEANT.get(found[1], found[0]), value) if b"\\" in value else value
+        values[column.decode("utf-8", "replace")] = value
     return TableLine(table.decode("utf-8", "replace"), values)
-
-
-def _spelled(match: re.Match[bytes]) -> bytes:
-    return _SPELLED[match[0]]
-
-
-def _meant(match: re.Match[bytes]) -> bytes:
-    return _MEANT.get(match[1], match[0])
 
 
 def member_path(path: str, member: str) -> str:

@@ -201,10 +201,9 @@ def _rest(group: BadgeGroup, shown: int = 0) -> str:
 
 def _worst_parts(worst: Alert, glyphs: Glyphs) -> str:
     muted = _MUTED if worst.is_muted else ""
-    if worst.is_earlier:
-        return f"{glyphs.recovered} {alert_name(worst)} @{units.step(worst.since_step)}, earlier attempt{muted}"
     ended = worst.settled_step if worst.recovered_step is None else worst.recovered_step
     until = "" if ended is None or ended <= worst.since_step else f"–{units.step(ended)}"
+    until = ", earlier attempt" if worst.is_earlier else until
     return f"{glyphs.recovered} {alert_name(worst)} @{units.step(worst.since_step)}{until}{muted}"
 
 

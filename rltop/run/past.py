@@ -266,10 +266,8 @@ def history_of(events: Sequence[Event], muted: Collection[str] = ()) -> History:
                 found[number] = replace(found[number], recovered_step=event.step)
         elif is_over or event.state is EventState.FIRING:
             standing[whose] = len(found)
-            since = event.step if event.since_step is None else event.since_step
-            found.append(
-                Alert(event.rule, event.family, event.level, since, event.step, stream=event.stream, part=event.part)
-            )
+            began = Alert(event.rule, event.family, event.level, _since(event), event.step)
+            found.append(replace(began, stream=event.stream, part=event.part))
         else:
             found[number] = _moved_on(found[number], event)
     alerts = (one for one in found if one.level >= Level.WARN)
@@ -288,14 +286,13 @@ def _left_behind(alert: Alert, restart: Event) -> Alert:
 def _moved_on(alert: Alert, event: Event) -> Alert:
     if event.level > alert.level:
         # An INFO that becomes an alert gets a new onset.
-        is_new = alert.level < Level.WARN and event.since_step is not None
-        since = event.since_step if is_new and event.since_step is not None else alert.since_step
+        since = _since(event) if alert.level < Level.WARN else alert.since_step
         return replace(alert, level=event.level, step=event.step, since_step=since, part=event.part)
     if event.state is EventState.SETTLED:
         return replace(alert, settled_step=event.step)
-    if not _is_resumed(alert, event) or event.since_step is None:
+    if not _is_resumed(alert, event):
         return alert
-    now = replace(alert, since_step=event.since_step, step=event.step, part=event.part)
+    now = replace(alert, since_step=_since(event), step=event.step, part=event.part)
     return replace(now, recovered_step=None, settled_step=None)
 
 

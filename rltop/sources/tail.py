@@ -614,11 +614,8 @@ class FolderTail(UnheldTail):
                 self._leave_out(path, error)
             return []
         self._reading = _Reading(path, handle, self._fs.stat(handle))
-        return [self._reset()]
-
-    def _reset(self) -> Reset:
         self._generation += 1
-        return Reset(ResetReason.PART, self._generation, is_restart=False)
+        return [Reset(ResetReason.PART, self._generation, is_restart=False)]
 
     def _read(self, reading: _Reading, max_bytes: int) -> list[Chunk | Reset]:
         data = self._fs.read_at(reading.handle, min(max_bytes, _READ_BYTES), reading.offset)

@@ -33,10 +33,6 @@ class NOfMCounter(Cloned):
         self.bits = 0
 
     @property
-    def is_met(self) -> bool:
-        return self.bits.bit_count() >= self.n
-
-    @property
     def oldest(self) -> int:
         """How many pushes ago the oldest true value in the window was; -1 if there is none."""
         return self.bits.bit_length() - 1

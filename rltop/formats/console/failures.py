@@ -75,11 +75,7 @@ class Causes:
         return self._task.partition(",")[0].rpartition(".")[2]
 
     def take(self, text: str, number: int) -> None:
-        """Record a line.
-
-        Args:
-            text: the line, with launcher prefixes, without escape codes.
-        """
+        """Record a line, with its launcher prefixes but without escape codes."""
         if number - self._number > APART_LINES:
             self._forget()
         self._number = number
