@@ -93,7 +93,7 @@ _WHY: Mapping[str, str] = MappingProxyType(
         "unmute": "no rule is muted",
         "app.mark_metric": "no metric is selected: select one to mark it",
         "meaning": "no metric is selected: select one to say what it means",
-        "show('flow')": "nothing tells that this run is asynchronous: its stages are on the timing page",
+        "show('flow')": "this run does not look asynchronous: its stages are on the timing page",
         "live": "the newest step is shown already",
         "change": "no step has been read yet",
         "back": "already on the overview; q quits",

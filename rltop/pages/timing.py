@@ -224,7 +224,7 @@ def _paint_beside(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]
 
 def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[Column[StageStatistic]]:
     name = 18 if width >= 70 else 13 if width >= 44 else 10
-    steps = f"{view.steps} steps"
+    steps = units.counted(view.steps, "step")
     return (
         Column(
             "stage", lambda one: (one.name.display, "strong" if one.name.raw == _STEP else "text"), Fit.NAME,

@@ -78,12 +78,12 @@ _AGENT = "timing_s/agent_loop"
 _stages = partial(stages, "timing_s/{}", per_token_key="timing_per_token_ms/{}")
 
 _SLOWEST = (
-    Stage(f"{_AGENT}/slowest/generate_sequences", name="slowest rollout: generate", parent="gen", lane=1),
-    Stage(f"{_AGENT}/slowest/tool_calls", name="slowest rollout: tools", parent="gen", lane=1),
-    Stage(f"{_AGENT}/slowest/compute_score", name="slowest rollout: score", parent="gen", lane=1),
-    Stage(f"{_AGENT}/generate_sequences/mean", name="mean rollout: generate", parent="gen", lane=2),
-    Stage(f"{_AGENT}/tool_calls/mean", name="mean rollout: tools", parent="gen", lane=2),
-    Stage(f"{_AGENT}/compute_score/mean", name="mean rollout: score", parent="gen", lane=2),
+    Stage(f"{_AGENT}/slowest/generate_sequences", name="slowest: generate", parent="gen", lane=1),
+    Stage(f"{_AGENT}/slowest/tool_calls", name="slowest: tools", parent="gen", lane=1),
+    Stage(f"{_AGENT}/slowest/compute_score", name="slowest: score", parent="gen", lane=1),
+    Stage(f"{_AGENT}/generate_sequences/mean", name="mean: generate", parent="gen", lane=2),
+    Stage(f"{_AGENT}/tool_calls/mean", name="mean: tools", parent="gen", lane=2),
+    Stage(f"{_AGENT}/compute_score/mean", name="mean: score", parent="gen", lane=2),
     Stage("timing_s/generate_sequences", name="inference engine", parent="gen", lane=3),
 )
 """Statistics over concurrent rollouts, drawn as lanes of `gen`; they never add up."""

@@ -328,7 +328,7 @@ async def test_what_answers_a_key_leaves_the_page_on_the_smallest_screen() -> No
     app = app_over(RECORDED)
     async with app.run_test(size=(40, 12)) as pilot:
         await press(pilot, "F")
-        assert "nothing tells that this run" in status_text(app)
+        assert "does not look asynchronous" in status_text(app)
         assert "too small" not in page_text(app) and "LEARNING" in page_text(app)
 
 

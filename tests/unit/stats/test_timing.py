@@ -73,9 +73,9 @@ def test_statistics_of_rollouts_are_beside_generation_and_never_stacked() -> Non
     inner = named(of(ROW).spans)["gen"].children
     assert all(span.kind is SpanKind.OVERLAPPING for span in inner)
     slow = named(inner)
-    assert slow["slowest rollout: generate"].lane == slow["slowest rollout: tools"].lane
-    assert slow["slowest rollout: tools"].start_s == pytest.approx(30.0)
-    assert slow["mean rollout: generate"].lane != slow["slowest rollout: generate"].lane
+    assert slow["slowest: generate"].lane == slow["slowest: tools"].lane
+    assert slow["slowest: tools"].start_s == pytest.approx(30.0)
+    assert slow["mean: generate"].lane != slow["slowest: generate"].lane
 
 
 def test_counts_in_the_namespace_are_no_durations() -> None:
