@@ -121,7 +121,7 @@ def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list
         )
         parts.append(("ratio ", units.number(group.ratio) + text))
     if group.gini is not None:
-        parts.append(("Gini ", units.number(group.gini)))
+        parts.append(("Gini ", units.percent(group.gini)))
     if group.reward_mean is not None:
         spread = "" if group.reward_std is None else f" ± {units.number(group.reward_std)}"
         parts.append(("reward ", units.number(group.reward_mean) + spread))

@@ -215,6 +215,10 @@ def number_or_dash(value: float | None) -> str:
     return units.UNKNOWN if value is None else units.number(value)
 
 
+def _share_or_dash(value: float | None) -> str:
+    return units.UNKNOWN if value is None else units.share(value)
+
+
 def count_or_dash(value: float | None) -> str:
     return units.UNKNOWN if value is None else units.count(value)
 
@@ -286,7 +290,7 @@ def _paint_summary(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
             text += f" (usual {units.number(usual.low)}–{units.number(usual.high)})"
         parts.append(("longest/median ", text))
     if summary.gini_mean is not None:
-        parts.append(("Gini ", units.number(summary.gini_mean)))
+        parts.append(("Gini ", units.percent(summary.gini_mean)))
     if summary.length_mean is not None:
         parts.append(("mean ", f"{units.number(summary.length_mean)} {view.unit}"))
     if summary.cut_fraction is not None:
@@ -359,7 +363,7 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
         ),
         amount("max", lambda one: next(iter(one.lengths), None), count_or_dash, least=6),
         amount("median", lambda one: one.middle, number_or_dash, least=6),
-        amount("Gini", lambda one: one.gini, number_or_dash, "note", least=5, priority=4),
+        amount("Gini", lambda one: one.gini, _share_or_dash, "note", least=5, priority=4),
         amount("reward", lambda one: one.reward_mean, number_or_dash, least=7, priority=2, gap=1),
         amount("std", lambda one: one.reward_std, number_or_dash, "note", least=5, priority=5),
         Column(
