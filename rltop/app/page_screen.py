@@ -499,7 +499,8 @@ def paint_status(page: Page, moment: Moment, target: Target | None, below: int, 
     builder = RowBuilder(width, moment.glyphs).add(" ")
     taken = sum(cell_width(text) + 3 for text, _ in right)
     if width - 2 - taken >= 8:
-        builder.add(clip_middle(_named(target, moment), width - 2 - taken), "key")
+        cut = clip if target is not None and target.kind is TargetKind.VERDICT else clip_middle
+        builder.add(cut(_named(target, moment), width - 2 - taken), "key")
     if right:
         builder.pad_to(max(builder.column + 1, width - taken + 2))
     for i, (text, role) in enumerate(right):

@@ -284,11 +284,7 @@ def nonfinite_since(stream: Stream, key: str, at: int | None) -> Mark | None:
 
 
 def read_signal(snapshot: Snapshot, signal: Signal, columns: int = 0, others: int = 0) -> SignalReading:
-    """Read one signal at a step.
-
-    Args:
-        columns: columns of the sparkline, two per cell.
-    """
+    """Read one signal at a step, with a sparkline of `columns` columns, two per cell."""
     stream, at = snapshot.stream, snapshot.at_step
     raw = stream.latest(signal.key, at)
     point = None if raw is None else Point(raw.step, signal.read(raw.value))

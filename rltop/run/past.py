@@ -64,7 +64,7 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
         is_settled = event.state is EventState.SETTLED or (known.is_settled and event.state is EventState.EASED)
         number = event.incident or known.incident
         standing[event.rule] = _Past(event, max(known.worst, event.level), is_settled, number)
-        if number and (number not in incidents or _since(event) < incidents[number].step):
+        if event.incident and (number not in incidents or _since(event) < incidents[number].step):
             incidents[number] = Incident(number, event.rule, _since(event), event.part)
     return [_past_verdict(past, incidents, step, identity) for past in standing.values()]
 

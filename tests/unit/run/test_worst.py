@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rltop.model import Event, EventState, Level
-from rltop.run.past import history_of
+from rltop.run.past import history_of, standing_at
 
 
 def event(step, rule, state, level=Level.CRIT, *, since=None, family="entropy", stream=""):
@@ -77,3 +77,15 @@ def test_an_alert_that_is_back_as_bad_as_it_was_begins_where_its_verdict_says() 
     assert [(one.level, one.since_step, one.recovered_step) for one in milder] == [
         (Level.CRIT, 122, 146), (Level.WARN, 158, None),
     ]  # fmt: skip
+
+
+def test_a_note_that_takes_over_an_alert_does_not_begin_its_incident():
+    log = [
+        event(115, "O11", EventState.FIRING, Level.INFO, since=109)._replace(part="O12"),
+        event(121, "L8", EventState.FIRING, Level.WARN, since=121)._replace(incident=1),
+        event(126, "O11", EventState.ESCALATED, since=122)._replace(incident=1),
+        event(187, "O11", EventState.EASED, Level.INFO, since=109)._replace(part="O12"),
+    ]
+    for step in (130, 200):
+        begun = {one.rule: one.incident for one in standing_at(log, step, (), None)}
+        assert {one and (one.rule, one.step) for one in begun.values()} == {("L8", 121)}
