@@ -43,18 +43,21 @@ _STOP_IF = "stop if "
 _HARMLESS = frozenset({"performance", "straggler", "balance", "input"})
 
 
-def advise(verdict: Verdict, checkpoint: int | None = None, *, is_followed: bool = False) -> Verdict:
+def advise(
+    verdict: Verdict, checkpoint: int | None = None, *, is_followed: bool = False, is_fine: bool = False
+) -> Verdict:
     """The verdict, with advice if it is active at WARN or CRIT.
 
     Args:
         checkpoint: step of the last known checkpoint before its onset.
         is_followed: symptoms of another family have begun since and are still active.
+        is_fine: it has come and gone before, and is away at present.
     """
     if verdict.level < Level.WARN or not verdict.is_active:
         return verdict
     reasons = _reasons(verdict)
     is_calm = verdict.state is VerdictState.SETTLED and reasons.is_watched_settled and not is_followed
-    if verdict.level < Level.CRIT or verdict.family in _HARMLESS or is_calm:
+    if verdict.level < Level.CRIT or verdict.family in _HARMLESS or is_calm or is_fine:
         return verdict._replace(advice=Advice(Action.WATCH, reasons.warn))
     if reasons.is_in_weights and checkpoint is not None:
         return verdict._replace(advice=Advice(Action.GO_BACK, reasons.crit, checkpoint))

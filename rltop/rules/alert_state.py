@@ -366,7 +366,8 @@ class AlertState(Cloned):
     @property
     def is_waiting(self) -> bool:
         """Good for as long as ends any other alert, but this one has come back before."""
-        return self._better >= self._lasting.clear_after(self.level) and self._patience > 0 and self._is_home
+        has_been_back = self.is_firing and self._patience > 0
+        return has_been_back and self._better >= self._lasting.clear_after(self.level) and self._is_home
 
     def _take(self, context: RuleContext, *, is_good: bool) -> None:
         record, step = place = context.place
@@ -552,7 +553,7 @@ def headline_of(state: AlertState, finding: Finding) -> str:
 
 def sentence(state: AlertState, context: RuleContext) -> str:
     """The text of an alert at a record, with the value there if its finding is of an earlier record."""
-    fine = f"; fine since step {state.fine_step:,}" if state.is_firing and state.is_waiting else ""
+    fine = f"; fine since step {state.fine_step:,}" if state.is_waiting else ""
     return _sentence(state, context) + fine
 
 

@@ -406,7 +406,8 @@ class Engine(Cloned):
         level, worst = (self.rules.shown_level(found.raised_by, one) for one in (found.level, found.worst))
         also = tuple(map(self._also, self._beside(state))) if state.is_firing else ()
         found = found._replace(incident=self._incidents.known.get(state.incident), level=level, worst=worst, also=also)
-        return advise(found, self._context.checkpoints.before(state.since_step), is_followed=self._is_followed(state))
+        checkpoint = self._context.checkpoints.before(state.since_step)
+        return advise(found, checkpoint, is_followed=self._is_followed(state), is_fine=state.is_waiting)
 
     def _also(self, one: AlertState) -> Part:
         level = self.rules.shown_level(one.spec.id, one.level)

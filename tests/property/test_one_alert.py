@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from observations import learning, noisy, play
 from tables import each_row
 
-from rltop.model import EventState, Level
+from rltop.model import Action, EventState, Level
 
 AROUND = {
     "truncated_frac": (0.2, 0.9),
@@ -133,6 +133,7 @@ def test_an_alert_that_waits_for_its_end_says_since_when_it_has_been_fine() -> N
     reward = lambda record: noisy(0.05 if is_down(record) else min(0.6, record / 100), 0.01)(record)  # noqa: E731
     (waits,) = [one for one in play(215, reward_mean=reward).verdicts if one.rule == "R1"]
     assert waits.headline.endswith("; fine since step 185")
+    assert (waits.level, waits.advice and waits.advice.action) == (Level.CRIT, Action.WATCH)
     (stands,) = [one for one in play(178, reward_mean=reward).verdicts if one.rule == "R1"]
     assert "fine" not in stands.headline
 
