@@ -15,9 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.actions import parse
-from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from rltop.app.commands import KeyAction, OpenIn, PaletteEntry, RltopPalette, SetTheme, commands, provider_of
 from rltop.app.main_loop import MainLoop, set_title
@@ -387,10 +385,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         if self.options.is_ascii and not shown.isascii():
             return self._glyphs.to_ascii(" ".join(spell(binding.key)))
         return shown
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """None of Textual's own: `commands` lists what this program can do."""
-        return ()
 
     def action_command_palette(self) -> None:
         if self.shown is not None:

@@ -302,8 +302,6 @@ def _last_wins(keys: list[str], values: array[float], marks: list[CellMark]) -> 
     )
 
 
-ROWS_AT_ZERO = 3
-"""Rows at step 0 after which the trainer's step counter is taken to be unused."""
 WRITER_STEP = "_step"
 """A tracker's own row counter."""
 _COUNTED, _EPOCH = "step", "epoch"
@@ -458,7 +456,7 @@ class RecordBuilder:
         self._counts = counts
         self._step_keys = (step_key,) if step_key else STEP_KEYS
         self._settled_after = settled_after
-        self._step_rows = self._rows_at_zero = 0
+        self._step_rows = 0
         self._rival = ""
         self._rival_at = 0, 0
         self._is_part = False
@@ -497,7 +495,7 @@ class RecordBuilder:
 
     def begin_anew(self) -> None:
         """Another writer follows, whose steps may be under another key."""
-        self._step_rows = self._rows_at_zero = 0
+        self._step_rows = 0
         self._rival, self._is_part = "", False
         self._epochs = EpochSteps()
 
@@ -519,7 +517,7 @@ class RecordBuilder:
             self._step_rows += found is not None
             if found is None:
                 self._counts.unusable_steps += is_out_of_range(value)
-            return self._step_of_writer(row) if found == 0 and WRITER_STEP in row else found
+            return found
         beyond = False
         for key in self._step_keys if self._step_rows < self._settled_after else ():
             if self.may_hold_step(key, row):
@@ -560,16 +558,6 @@ class RecordBuilder:
 
     def may_hold_step(self, key: str, row: Collection[str]) -> bool:
         return key in row and not (key in _LENGTHS and _EPISODE in row and len(self._step_keys) > 1)
-
-    def _step_of_writer(self, row: Row) -> Step:
-        """The step of a row in which the trainer's is 0: the tracker's row count if the trainer's stays at 0."""
-        self._rows_at_zero += 1
-        own = bare_step(row[WRITER_STEP])
-        if self._rows_at_zero < ROWS_AT_ZERO or len(self._step_keys) == 1 or own is None or own <= 0:
-            return 0
-        del row[WRITER_STEP]
-        self.step_key = WRITER_STEP
-        return own
 
     def from_row(self, row: Row, position: FilePosition) -> Record | None:
         """The record of a row with its own step; None, and counted, if it has none."""

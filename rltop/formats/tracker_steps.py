@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rltop.formats.rows import (
-    ROWS_AT_ZERO,
     RecordBuilder,
     Row,
     Step,
@@ -28,6 +27,8 @@ TRACKER_STEP = "_step"
 _KEYS = tuple(key for key in STEP_KEYS if key != TRACKER_STEP)
 _LOOSE_ROWS = 3
 """Rows of metrics without a trainer step, at the start, after which the tracker's count is used for good."""
+_ROWS_AT_ZERO = 3
+"""Rows at step 0 after which the trainer's step counter is taken to be unused."""
 _SURE_KEYS = ("train/global_step", "trainer/global_step")
 """Trainers that log these do so in every row, so they are used whatever came before."""
 _MOST_HELD = 4_096
@@ -154,7 +155,7 @@ class TrackerSteps:
         for key in cells:
             if not (key.startswith(TIMING_PREFIXES) or is_bookkeeping_key(key)):
                 self._logged_at_zero[key] = self._logged_at_zero.get(key, 0) + 1
-        return max(self._logged_at_zero.values(), default=0) > ROWS_AT_ZERO
+        return max(self._logged_at_zero.values(), default=0) > _ROWS_AT_ZERO
 
 
 class ExportedRows:

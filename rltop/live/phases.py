@@ -159,21 +159,6 @@ class Phases:
     def _kind_of(self, step: int | None) -> str:
         return LONG_STEP if step is not None and any(step % every == 0 for every in self.periods) else ""
 
-    @property
-    def is_empty(self) -> bool:
-        return self.begun_s is None
-
-    def shift(self, by_s: float) -> None:
-        for phase in self.open.values():
-            phase.begun_s += by_s
-            phase.moved_s += by_s
-        for name in ("begun_s", "moved_s", "stepped_s", "finished_s", "_next_s"):
-            if (value := getattr(self, name)) is not None:
-                setattr(self, name, value + by_s)
-        if self.failure is not None:
-            self.failure.time_s += by_s
-        self.engines = {name: (time_s + by_s, state) for name, (time_s, state) in self.engines.items()}
-
     def take(self, event: PhaseEvent) -> None:
         if self.begun_s is None:
             self.begun_s = self.moved_s = event.time_s

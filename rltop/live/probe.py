@@ -339,10 +339,6 @@ class Probes:
     def silences(self) -> list[Silence]:
         return [each.silence for each in self._all if each.silence is not None]
 
-    @property
-    def sources(self) -> list[str]:
-        return [each.probe.source for each in self._all]
-
     def close(self) -> None:
         for each in self._all:
             each.close()

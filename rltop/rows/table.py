@@ -362,10 +362,6 @@ class TablePainter(Generic[T]):
         names = [each[0] if each and isinstance(each[0], str) else _text(each[:1]) for each in texts]
         return {rest: column.cut(names, max(1, cells - rest)) for rest in {_behind(each) for each in texts}}
 
-    @property
-    def columns(self) -> Sequence[Column[T]]:
-        return [one.column for one in self._shown]
-
     def place(self, number: int) -> tuple[int, int]:
         column = self._table.columns[number]
         return next(((one.start, one.cells) for one in self._shown if one.column is column), (self._width, 0))

@@ -718,8 +718,6 @@ def _rank_spot(path: str) -> Placement | None:
     stem = _RANK_STEM.fullmatch(Path(bare_name(where.name)).stem)
     if stem is not None and "tfevents" not in where.name:
         return Placement(home_of(where.parent), f"rank {int(stem[2])}", is_rank=True)
-    if not any(map(_RANK_FOLDER.fullmatch, where.parts)):
-        return None
     for folder in where.parents:
         found = _RANK_FOLDER.fullmatch(folder.name)
         if found is None:

@@ -54,9 +54,9 @@ class RankTap:
             self._look_up(stream, identity)
         while stream.closed:
             row = stream.closed.popleft()
-            raw = stream.raw_row(row) if row.columns is None else None
-            if raw is None:
+            if row.columns is not None:
                 continue
+            raw = stream.raw_row(row)
             cells = raw.cells
             stages = {
                 stage: cells[column] * scale

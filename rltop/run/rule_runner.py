@@ -74,8 +74,6 @@ class RuleRunner:
         self._known_keys = len(stream.keys)
         while stream.closed:
             observation = self._observe(stream, stream.closed.popleft())
-            if observation is None:
-                continue
             if observation.segment != self._segment and not observation.is_late:
                 self._segment = observation.segment
                 self.liveness.restart()
@@ -110,10 +108,8 @@ class RuleRunner:
         if new:
             self.event_times += [time_s] * new
 
-    def _observe(self, stream: Stream, row: ClosedRow) -> Observation | None:
+    def _observe(self, stream: Stream, row: ClosedRow) -> Observation:
         raw = stream.raw_row(row)
-        if raw is None:
-            return None
         if raw.is_training and row.columns is None:
             self.records += 1
         assert self._observer is not None
@@ -128,13 +124,7 @@ class RuleRunner:
         return () if self._engine is None else self._engine.events
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
-        """Hide a rule's verdicts, or show them again.
-
-        Raises:
-            KeyError: there is no such rule.
-        """
-        if rule not in NAMED:
-            raise KeyError(rule)
+        """Hide a rule's verdicts, or show them again."""
         if self._engine is not None:
             self._engine.mute(rule, is_muted)
         (self._muted.add if is_muted else self._muted.discard)(rule)
@@ -195,9 +185,9 @@ class RuleRunner:
         if self._engine is None or self._observer is None:
             return self._peek_unsettled(stream, identity)
         open_row = stream.open_row()
-        raw = None if open_row is None else stream.raw_row(open_row)
-        if open_row is None or raw is None:
+        if open_row is None:
             return _seen(self._engine, [], [])
+        raw = stream.raw_row(open_row)
         observation = self._observer.observation(open_row, raw, self.records + raw.is_training)
         after = self._engine.after(observation)
         return _seen(after, after.events, [observation.time_s] * len(after.events))
@@ -208,11 +198,10 @@ class RuleRunner:
         open_row = stream.open_row()
         for row in [*stream.closed, *([] if open_row is None else [open_row])]:
             raw = stream.raw_row(row)
-            if raw is not None:
-                records += raw.is_training and row.columns is None
-                observation = observer.observation(row, raw, records)
-                engine.observe(observation)
-                times += [observation.time_s] * (len(engine.events) - len(times))
+            records += raw.is_training and row.columns is None
+            observation = observer.observation(row, raw, records)
+            engine.observe(observation)
+            times += [observation.time_s] * (len(engine.events) - len(times))
         return _seen(engine, engine.events, times)
 
 

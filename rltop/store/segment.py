@@ -140,7 +140,6 @@ class Pyramid:
     def __init__(self) -> None:
         self._levels: list[_Level] = [_Level()]
         self._last_points: dict[int, Point] = {}
-        self.rows = 0
 
     @property
     def first_step(self) -> int | None:
@@ -164,7 +163,6 @@ class Pyramid:
             bucket = len(finest) - len(edges) + 1 + row // BASE_ROWS
             for column, _ in block.row_marks(step):
                 finest.column(column).nonfinite[bucket] = 1
-        self.rows += rows
         self._hand_up()
 
     @staticmethod
@@ -232,7 +230,6 @@ class Pyramid:
         for mine, other in zip(self._levels, later._levels, strict=False):
             mine.extend(other)
         self._last_points.update(later._last_points)
-        self.rows += later.rows
         self._hand_up()
 
     def add_late(self, step: int, column: int, value: float, is_nonfinite: bool) -> None:
@@ -361,13 +358,8 @@ class Segment:
         self.pyramid: Pyramid | None = None
         self._head_rows = head_rows
         self._positions = _PositionIndex()
-        self._downsampled_rows = 0
         self._settled: deque[int] = deque()
         self._settled_bytes = 0
-
-    @property
-    def rows(self) -> int:
-        return self._downsampled_rows + sum(map(len, self.blocks))
 
     @property
     def first_step(self) -> int | None:
@@ -498,7 +490,6 @@ class Segment:
         if self.pyramid is None:
             self.pyramid = Pyramid()
         self.pyramid.downsample(block)
-        self._downsampled_rows += len(block)
         self._positions.add(block)
 
     def _settle(self, block: Block) -> None:
@@ -541,7 +532,6 @@ class Segment:
         self._settled, self._settled_bytes = deque(), 0
         for block in blocks[:-1]:
             self._settle(block)
-        self._downsampled_rows += older._downsampled_rows
         self._positions.prepend(older._positions)
 
     def parts_unchanged_by(self, steps: Collection[int]) -> list[object]:

@@ -404,11 +404,10 @@ class Stream:
     def column(self, key: str) -> int | None:
         return self._columns.get(key)
 
-    def raw_row(self, row: ClosedRow) -> RawRow | None:
-        """The row as it is now; None if it has been downsampled."""
+    def raw_row(self, row: ClosedRow) -> RawRow:
+        """The row as it is now."""
         found = self.segments[row.segment - self.segments[0].number].find(row.step)
-        if found is None:
-            return None
+        assert found is not None
         block, i = found
         time_s = None if block.times[i] != block.times[i] else block.times[i]
         return RawRow(block.cells(i), block.row_marks(row.step), time_s, bool(block.training[i]))
@@ -564,13 +563,7 @@ class Stream:
 
         Args:
             start: first step of the first bucket.
-
-        Raises:
-            ValueError: if `stride` is not positive.
         """
-        if stride <= 0:
-            msg = f"stride must be positive, not {stride}"
-            raise ValueError(msg)
         count = max(0, -(-(stop - start) // stride))
         buckets = [_OpenBucket() for _ in range(count)]
         column = self._columns.get(key)
