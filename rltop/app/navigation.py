@@ -139,7 +139,9 @@ def destination(text: str, at: int) -> Destination:
     return Destination(at + int(first) if first[0] in "+-" else int(first))
 
 
-_SPAN = regex(r"(?:(?P<days>\d+)\s*d)?\s*(?:(?P<hours>\d+(?:\.\d+)?)\s*h)?\s*(?:(?P<minutes>\d+)\s*m(?:in)?)?")
+_SPAN = regex(
+    r"(?:(?P<days>\d{1,5})\s*d)?\s*(?:(?P<hours>\d{1,6}(?:\.\d+)?)\s*h)?\s*(?:(?P<minutes>\d{1,8})\s*m(?:in)?)?"
+)
 _CLOCK = regex(r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)")
 _DAY_S = 86_400.0
 

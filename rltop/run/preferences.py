@@ -330,6 +330,7 @@ class Goal(NamedTuple):
 
 
 NO_GOAL = Goal()
+_YEAR_9999_S = 253_370_764_800
 
 
 def load_goals(environment: Mapping[str, str] | None = None) -> Mapping[str, Goal]:
@@ -338,8 +339,10 @@ def load_goals(environment: Mapping[str, str] | None = None) -> Mapping[str, Goa
     for path, table in state_tables(GOALS_FILE, "", environment).items():
         target, until_s = table.get("target"), table.get("until")
         goal = Goal(
-            target if isinstance(target, int) and not isinstance(target, bool) and target > 0 else None,
-            float(until_s) if isinstance(until_s, (int, float)) and not isinstance(until_s, bool) else None,
+            target if isinstance(target, int) and not isinstance(target, bool) and 0 < target < 10**18 else None,
+            float(until_s)
+            if isinstance(until_s, (int, float)) and not isinstance(until_s, bool) and 0 <= until_s < _YEAR_9999_S
+            else None,
         )
         if goal != NO_GOAL:
             found[path] = goal

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import in_path
 from screens import RECORDED, app_over, ask_palette, page_text, press, screen_of, status_text, until, write_rows
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -17,9 +18,11 @@ from rltop.app.app import RltopApp
 from rltop.app.commands import rank
 from rltop.app.navigation import Destination, destination
 from rltop.app.takeaway import MOST_COPIED
+from rltop.pages.compare import ComparePage
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Push
 from rltop.rows.rows import Target, TargetKind
+from rltop.run.preferences import NO_GOAL, load_goals
 
 SIZE = (120, 40)
 
@@ -314,3 +317,62 @@ async def test_a_report_that_cannot_be_written_is_said(tmp_path: Path, monkeypat
         await app.run_action("report")
         await until(pilot, lambda: "permission denied" in status_text(app))
         assert status_text(app).startswith("cannot write rltop-tool_slowdown-150.html")
+
+
+async def test_a_target_and_a_limit_are_typed_kept_and_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        for typed, answer in (
+            ("target 500", "target: step 500 (kept for this run)"),
+            ("until 24h", "limit: Wed 22:13 (kept for this run)"),
+            ("until 99999999999999d", "no limit: type until 24h"),
+            ("target off", "no target any more (kept for this run)"),
+            ("until off", "no limit any more (kept for this run)"),
+            ("target 999999999999999999", "target: step 999,999,999,999,999,999 (kept"),
+        ):
+            await pilot.app.run_action(f"go({typed!r})")
+            await press(pilot, "enter")
+            assert status_text(app).startswith(answer), typed
+        assert load_goals()[str(RECORDED)] == app.followed.goal != NO_GOAL
+        monkeypatch.setenv("XDG_STATE_HOME", str(RECORDED))
+        await go(pilot, "target 7")
+        assert status_text(app) == "target: step 7 (for this session: Not a directory)"
+        before = app.cursor.at_step
+        await press(pilot, "colon", "enter")
+        assert app.cursor.at_step == before
+        await go(pilot, "q")
+    assert app.return_code == 0
+
+
+async def test_the_command_is_copied_also_within_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = in_path(tmp_path, monkeypatch, "tmux", f'cat > "{tmp_path}/buffer"')
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        texts = clipboard(app, monkeypatch)
+        monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+        await ask_palette(pilot, "copy the command")
+        await press(pilot, "enter")
+        buffer = tmp_path / "buffer"
+        await until(pilot, lambda: buffer.exists() and buffer.read_text() == f"rltop {RECORDED}")
+        assert texts == [f"rltop {RECORDED}"] and words.read_text().split() == ["load-buffer", "-w", "-"]
+        await ask_palette(pilot, "path of the config")
+        await press(pilot, "enter")
+        await until(pilot, lambda: status_text(app).startswith("the config file is "))
+
+
+async def test_the_palette_compares_marked_runs_and_down_leaves_the_filter(tmp_path: Path) -> None:
+    twin = write_rows(tmp_path / "twin.jsonl", ({"step": n, "loss": 1.0 / n} for n in range(1, 30)))
+    app = app_over(RECORDED, twin)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.marked = [str(RECORDED), str(twin)]
+        await ask_palette(pilot, "compare the marked")
+        await press(pilot, "enter")
+        await until(pilot, lambda: isinstance(app.page, ComparePage))
+        await press(pilot, "escape", "slash", "l", "down")
+        assert app.focused is screen_of(app).board

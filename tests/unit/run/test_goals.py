@@ -55,7 +55,9 @@ def test_one_is_kept_beside_those_of_others_and_taken_back(tmp_path: Path, monke
     assert preferences.goal_of("/runs/a b", preferences.load_goals()) == Goal(500)
     preferences.save_goal("/runs/a b", NO_GOAL)
     assert preferences.load_goals() == {"/runs/c": Goal(None, 12.5)}
-    (tmp_path / "rltop" / preferences.GOALS_FILE).write_text('["/runs/c"]\ntarget = true\nuntil = "soon"\n')
+    (tmp_path / "rltop" / preferences.GOALS_FILE).write_text(
+        '["/runs/c"]\ntarget = true\nuntil = "soon"\n["/runs/d"]\nuntil = 1e300\n'
+    )
     assert preferences.load_goals() == {}
 
 
@@ -75,3 +77,5 @@ def test_the_header_says_when_the_target_comes_and_that_the_limit_is_before_it()
     assert f"{limit}: stops near 200" in header(200)
     assert all(limit in header(width) for width in (80, 52)), "no arrival is promised without what comes before it"
     assert "ETA" not in header(52)
+    run.goal = Goal(2_000_000)
+    assert " 2028 " in header(200), "a day without its year would be taken for one of this year"
