@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
 from stores import record, stream_of
 
 from rltop.model import NonFinite
 from rltop.store.series import StoreOptions
-from rltop.store.stream import Stream
+from rltop.store.stream import SEGMENTS_KEPT, Stream
 
 T = "loss"  # written by training
 V = "eval_loss"  # written by an evaluation
@@ -200,3 +203,38 @@ def test_a_total_that_the_run_has_passed_is_none():
         stream.append(record(step, {T: 0.5})._replace(total_steps=total))
         totals.append(stream.total_steps)
     assert totals == [2, 2, None, None]
+
+
+@pytest.mark.parametrize(("memory_bytes", "rows"), [(10_000_000, 40), (20_000, 40), (4_000, 300), (100_000, 300)])
+def test_more_restarts_than_segments_are_kept_lose_no_value_that_is_still_seen(memory_bytes: int, rows: int) -> None:
+    stream, dice, at = Stream("", StoreOptions(memory_bytes=memory_bytes)), random.Random(rows), 0
+    seen: dict[int, dict[str, float | NonFinite]] = {}
+    for number in range(2 * SEGMENTS_KEPT):
+        for step in range(at, at + dice.randint(rows // 2, rows)):
+            value = 1000.0 * number + step
+            seen[step] = {
+                T: NonFinite.NAN if step % 50 == 7 else value,
+                V: value,
+                **({"late": value} if number else {}),
+            }
+            stream.append(record(step, seen[step]))
+            stream.closed.clear()
+        at = max(0, step - dice.randint(2, rows // 2))
+        seen = {step: row for step, row in seen.items() if step < at}
+    stream.append(record(at, {T: 1.0, V: 1.0}))
+    seen[at] = {T: 1.0, V: 1.0}
+    assert len(stream.segments) == SEGMENTS_KEPT < len(stream.restarts)
+    held = list(stream.steps())
+    assert held == sorted(held) and seen.keys() >= set(held) and (memory_bytes < 10**6 or seen.keys() == set(held))
+    for step in held:
+        assert stream.row(step) == {key: value for key, value in seen[step].items() if value is not NonFinite.NAN}
+    (whole,) = stream.buckets(V, at + 1, 0, at + 1)
+    values = [row[V] for row in seen.values()]
+    if whole.is_approximate:  # what a restart overwrote stays in the bucket that it cuts
+        assert whole.count >= len(values) and whole.low == min(values) and whole.high >= max(values)
+    else:
+        assert (whole.count, whole.low, whole.high) == (len(values), min(values), max(values))
+    assert stream.latest(V) == (at, 1.0)
+    for step in (0, at // 3, at // 2):
+        found = stream.latest(V, step)
+        assert found is not None and found.step <= step
