@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import itertools
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from examples import EXPLORES
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import contents
+from tables import each_row
 
 from rltop.formats.decoder import DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder
@@ -61,9 +66,12 @@ def decode(pipeline: Pipeline, data: bytes, offset: int) -> None:
         pipeline.decode_more()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}"[-60:])
-def test_a_look_shows_what_the_bytes_so_far_hold_and_changes_nothing(path: Path) -> None:
-    data, dice = path.read_bytes(), random.Random(5)
+def utf16(data: bytes) -> bytes:
+    return data.decode("utf-8", "replace").encode("utf-16")
+
+
+def look_between_pieces(path: Path, data: bytes) -> None:
+    dice = random.Random(5)
     cuts = sorted({0, len(data), *(dice.randint(0, len(data)) for _ in range(3))})
     watched, plain = opened(path), opened(path)
     for start, stop in itertools.pairwise(cuts):
@@ -76,6 +84,17 @@ def test_a_look_shows_what_the_bytes_so_far_hold_and_changes_nothing(path: Path)
             alone.finish()
             assert said(look) == said(alone)
         assert said(watched) == said(plain)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}"[-60:])
+def test_a_look_shows_what_the_bytes_so_far_hold_and_changes_nothing(path: Path) -> None:
+    look_between_pieces(path, path.read_bytes())
+
+
+@each_row("pack", [gzip.compress, bz2.compress, zstandard.compress, utf16])
+def test_a_look_at_what_is_packed_does_not_spoil_what_is_unpacked_next(pack: Callable[[bytes], bytes]) -> None:
+    for path in FILES[::12]:
+        look_between_pieces(path, pack(path.read_bytes()))
 
 
 ROW = st.dictionaries(
