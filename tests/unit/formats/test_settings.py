@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from binary_files import event, frame, integer, span, version_event
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import each_row
@@ -157,3 +158,12 @@ def test_what_is_flattened_is_bounded() -> None:
 )
 def test_a_value_reads_as_it_was_written(value: str | float | None, text: str) -> None:
     assert units.setting(value) == text
+
+
+@each_row("tag", ["args/text_summary", "hparams/text_summary", "notes/text_summary"])
+def test_settings_in_the_first_event_file_of_transformers(tag: str) -> None:
+    text = span(1, span(1, tag.encode()) + span(8, integer(1, 7) + span(8, b'{"lr": 1e-4, "model": {"size": 7}}')))
+    other = span(1, span(1, b"loss/text_summary") + span(9, b""))
+    data = frame(version_event()) + frame(event(0, other)) + frame(event(0, text))
+    settings = read_settings("events.out.tfevents.1.host", data)
+    assert settings == ({} if tag.startswith("notes") else {"lr": 1e-4, "model.size": 7})
