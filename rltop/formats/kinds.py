@@ -281,7 +281,9 @@ def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
     text = head.removeprefix(BOM).lstrip(_BLANK)
     if text.startswith(CONFLICT):
         text = text.partition(b"\n")[2].lstrip(_BLANK)
-    if not text and not is_all:
+    # As long as the first object has not ended, it may be an event of a trace.
+    is_open = text.lstrip(b"[ \t\r\n")[:1] in (b"{", b"") and b"}" not in text
+    if is_open and not is_all:
         return None
     if text.startswith((b"[", b"{")):
         return _kind_of_json(text, name, is_all=is_all)

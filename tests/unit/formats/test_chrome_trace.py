@@ -13,7 +13,7 @@ from tables import each_row
 from trace_run import START_US, TraceRun, embodied
 
 from rltop.formats.decoder import DecoderOptions
-from rltop.formats.kinds import AutoDecoder
+from rltop.formats.kinds import TRACE, AutoDecoder
 from rltop.formats.trace import ChromeTraceDecoder, worker_of
 from rltop.model import Record, TimedSpan
 
@@ -215,3 +215,25 @@ def test_a_byte_that_is_no_utf_8_costs_no_span() -> None:
     event = b'{"name": "train", "ph": "X", "ts": %d, "dur": 5, "pid": 1, "tid": 1, "args": {"note": "caf\xe9"}}\n'
     _, _, decoder = read(b"".join(event % (START_US + 10 * number) for number in range(5)))
     assert decoder.counts.bad_lines == 0
+
+
+@each_row("form", FORMS)
+def test_a_trace_is_one_wherever_its_first_bytes_are_cut(form: str) -> None:
+    data = written(embodied(range(2)), form)
+    for cut in range(0, 400, 7):
+        decoder = AutoDecoder("trace_events.jsonl" if form == "lines" else "trace.json", DecoderOptions())
+        records = [*decoder.feed(data[:cut], 0, 0), *decoder.feed(data[cut:], cut, 0), *decoder.finish()]
+        assert (decoder.kind, len(records)) == (TRACE, 2), cut
+
+
+@each_row("form", FORMS)
+def test_a_trace_that_is_written_anew_is_read_as_if_alone(form: str) -> None:
+    data = written(embodied(range(3)), form)
+    expected, expected_spans, _ = read(data)
+    decoder = ChromeTraceDecoder()
+    decoder.feed(data[: len(data) * 2 // 3], 0, 0)
+    decoder.take_spans()
+    decoder.reset()
+    records = [*decoder.feed(data, 0, 1), *decoder.finish()]
+    assert [(each.step, row(each)) for each in records] == [(each.step, row(each)) for each in expected]
+    assert decoder.take_spans() == expected_spans
