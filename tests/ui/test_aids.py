@@ -137,7 +137,11 @@ async def test_a_value_is_copied_with_every_digit_and_a_row_as_it_reads(monkeypa
         await press(pilot, "y")
         assert f"@4 of step 150: {texts[-1]}" in status_text(app), "the value is not what is cut"
         await press(pilot, "colon")
-        assert "until 24h or 18:30; q" in "\n".join(str(each.placeholder) for each in app.screen.query(Input))
+        (prompt,) = app.screen.query("#prompt").results(Input)
+        assert str(prompt.placeholder).endswith("until 24h or 18:30; q quits"), "whole on 80 columns"
+        await pilot.resize_terminal(60, 24)
+        await pilot.pause()
+        assert str(prompt.placeholder).endswith("…") and len(str(prompt.placeholder)) <= 60
 
 
 async def test_an_alert_is_copied_as_its_sentence_and_its_page_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,3 +260,12 @@ def test_a_filter_says_how_it_is_cleared() -> None:
         snapshot = Snapshot(run_with(LOG))
         title = paint_timeline(snapshot, build_timeline(snapshot, wanted), 0, 120, 40, UNICODE, keys)[0]
         assert ("Esc clears the filter" in "".join(piece.text for piece in title.line)) is said
+
+
+def test_a_recovery_that_the_next_row_may_undo_is_not_over_and_not_in_doubt() -> None:
+    one = event(160, "O1", "gradient", Level.WARN, OVER, "gradient spike")._replace(is_provisional=True)
+    words = ["".join(piece.text for piece in row.line) for row in paint_events([one], 100, UNICODE)]
+    assert "recovering" in words[-1] and "not yet confirmed" not in words[-1]
+    raised = one._replace(state=FIRING)
+    words = ["".join(piece.text for piece in row.line) for row in paint_events([raised], 100, UNICODE)]
+    assert "raised" in words[-1] and "not yet confirmed: gradient spike" in words[-1]
