@@ -114,10 +114,11 @@ def algorithms(spec: RuleSpec) -> list[str]:
 
 def applies_to(spec: RuleSpec) -> str:
     names = algorithms(spec)
-    if len(names) == len(Algorithm) - 1:
-        return "every run"
+    is_any = len(names) == len(Algorithm) - 1
     condition = (spec.applies.__doc__ or "").partition("\n")[0].rstrip(".")
-    return ", ".join(names) + (f": {condition[0].lower()}{condition[1:]}" if condition else "")
+    if not condition:
+        return "every run" if is_any else ", ".join(names)
+    return f"{'any algorithm' if is_any else ', '.join(names)}: {condition[0].lower()}{condition[1:]}"
 
 
 def rule_rows(
@@ -182,7 +183,9 @@ def evidence_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs
     if identity is None:
         return [*rows, text_row("no metrics found", width, glyphs, "warn")]
     if not spec.applies(identity.algorithm, identity.traits):
-        told = f"no: the algorithm is {identity.algorithm.display_name}; the rule is for {applies_to(spec)}"
+        name = identity.algorithm.display_name
+        is_other = identity.algorithm is not Algorithm.UNKNOWN and name not in algorithms(spec)
+        told = f"no: {f'the algorithm is {name}; ' if is_other else ''}the rule is for {applies_to(spec)}"
         return rows + field_rows("applies", [told], width, glyphs)
     for name in spec.metrics:
         for signal in identity.signals.get(name, ())[:1]:

@@ -52,6 +52,7 @@ def is_disaggregated(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 def has_critic(algorithm: Algorithm, traits: Traits) -> bool:
+    """There is a critic (or the algorithm is unknown)."""
     return traits.has_critic or algorithm is Algorithm.UNKNOWN
 
 
@@ -72,5 +73,5 @@ def has_loss_to_minimise(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 def has_loaded_reference(algorithm: Algorithm, traits: Traits) -> bool:
-    """Whether a reference model is loaded: a column of zeros means that there is none."""
+    """A reference model is loaded: a column of zeros means that there is none."""
     return has_rollouts(algorithm, traits) and traits.has_reference

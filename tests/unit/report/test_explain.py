@@ -91,6 +91,19 @@ def test_a_rule_that_says_nothing_of_a_run_says_why() -> None:
     assert "no metrics found" in explain_text(BY_ID["O1"], OPTIONS, Snapshot(run_of(b"no\n")))
 
 
+def test_a_rule_that_is_not_for_a_run_says_for_which_it_is() -> None:
+    said = {rule: flat(explain_text(BY_ID[rule], OPTIONS, Snapshot(firing_run()), width=200)) for rule in ("C3", "D1")}
+    assert said["C3"].endswith(
+        "applies no: the rule is for any algorithm: there is a critic (or the algorithm is unknown)"
+    )
+    assert said["D1"].endswith("applies no: the algorithm is GRPO; the rule is for DPO, KTO, reward model")
+    rows = "".join(f'{{"step": {i}, "loss": 0.1, "kl": NaN, "grad_norm": NaN}}\n' for i in range(1, 41))
+    blank = explain_text(BY_ID["O1"], OPTIONS, Snapshot(run_of(rows.encode())), width=200)
+    assert "grad_norm (grad_norm): no finite value, 40 NaN, Inf or null" in flat(blank)
+    with pytest.raises(RltopError, match="rule O7 is gone"):
+        find_rule("o7")
+
+
 def test_a_verdict_comes_with_its_numbers_and_with_what_to_look_at() -> None:
     text = check_text(Snapshot(firing_run()))
     verdict = text[text.index("CRIT T2") :].split("\n ◆")[0]

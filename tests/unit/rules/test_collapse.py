@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from observations import alarms, first, identity, noisy, observation, play, series
 from tables import each_row
 
@@ -180,11 +179,6 @@ def test_muting_changes_no_event() -> None:
         plain.observe(one)
         muted.observe(one)
     assert first(plain, "X1") and muted.events == plain.events
-
-
-def test_muting_what_does_not_exist_is_refused() -> None:
-    with pytest.raises(KeyError):
-        Engine(identity()).mute("ZZ9")
 
 
 def test_x1_stands_while_the_symptoms_do_and_recovers_with_them() -> None:
