@@ -177,7 +177,7 @@ def goal_of(word: str, text: str, before: Goal, first_s: float | None, now_s: fl
 def travelled(run: Run, at_step: int | None, by: int) -> int | None:
     """The step `by` records away from `at_step`; None, which is live, if that is the newest or beyond.
 
-    Counts the records in memory; before them, where only the file has every record, step numbers.
+    Counts the records in memory; before them, where only the file has every record, it goes by their distance.
     """
     newest = run.stream.last_step
     first = run.stream.first_step
@@ -185,15 +185,16 @@ def travelled(run: Run, at_step: int | None, by: int) -> int | None:
         return None
     steps = run.stream.steps()
     here = newest if at_step is None else at_step
+    distance = steps[1] - steps[0] if len(steps) > 1 else 1
     if not len(steps) or here < steps[0]:
-        to = here + by
+        to = here + by * distance
         if len(steps) and by > 0:
             to = min(to, steps[0])
     else:
         index = bisect_left(steps, here) + by if by < 0 else bisect_right(steps, here) - 1 + by
         if index >= len(steps):
             return None
-        to = steps[index] if index >= 0 else steps[0] + index
+        to = steps[index] if index >= 0 else steps[0] + index * distance
     return None if to >= newest else max(first, to)
 
 

@@ -22,7 +22,9 @@ from rltop.pages.compare import ComparePage
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Push
 from rltop.rows.rows import Target, TargetKind
+from rltop.run.options import IngestOptions
 from rltop.run.preferences import NO_GOAL, load_goals
+from rltop.store.series import StoreOptions
 
 SIZE = (120, 40)
 
@@ -380,3 +382,24 @@ async def test_the_palette_compares_marked_runs_and_down_leaves_the_filter(tmp_p
         await until(pilot, lambda: isinstance(app.page, ComparePage))
         await press(pilot, "escape", "slash", "l", "down")
         assert app.focused is screen_of(app).board
+
+
+async def test_before_the_rows_in_memory_one_travels_by_their_distance(tmp_path: Path) -> None:
+    rows = ({"step": 10 * n, **{f"k{key}": float(n) for key in range(40)}} for n in range(3000))
+    ingest = IngestOptions(store=StoreOptions(memory_bytes=100_000))
+    app = app_over(write_rows(tmp_path / "m.jsonl", rows), ingest=ingest)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        first_raw = app.followed.stream.steps()[0]
+        assert first_raw > 1000
+        await go(pilot, "100")
+        for key, step in (
+            ("comma", 90), ("full_stop", 100), ("less_than_sign", 0), ("greater_than_sign", 100),
+        ):  # fmt: skip
+            await press(pilot, key)
+            assert app.cursor.at_step == step, key
+        await go(pilot, f"{first_raw + 20}")
+        await press(pilot, "less_than_sign")
+        assert app.cursor.at_step == first_raw - 80
+        await press(pilot, "greater_than_sign")
+        assert app.cursor.at_step == first_raw, "the first row in memory is not jumped over"
