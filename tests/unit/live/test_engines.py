@@ -299,3 +299,20 @@ def test_an_endpoint_of_something_else_says_so() -> None:
             probe.ask(START_S)
     with pytest.raises(EndpointError, match="connection refused"):
         probe.ask(START_S)
+
+
+def test_what_the_front_of_sglang_counts_belongs_to_its_only_rank() -> None:
+    front = (
+        b'sglang:generation_tokens_total{model_name="m"} 2000\nsglang:num_aborted_requests_total{model_name="m"} 3\n'
+    )
+    ranks = [
+        b'sglang:num_running_reqs{dp_rank="%d",tp_rank="%d"} 4\nsglang:gen_throughput{dp_rank="%d",tp_rank="%d"} 50\n'
+        % (dp, tp, dp, tp)
+        for dp, tp in ((0, 0), (0, 1), (1, 0))
+    ]
+    (one,) = engines(play((0, front + ranks[0] + ranks[1])))
+    assert (one.name, one.running, one.aborts) == ("SGLang node-3:8000", 4, 3)
+    both = engines(play((0, front + b"".join(ranks))))
+    assert [each.name for each in both] == ["SGLang node-3:8000 0", "SGLang node-3:8000 1"]
+    asleep = vllm(running=0, extra='vllm:engine_sleep_state{LABELS,sleep_state="weights_offloaded"} 1.0\n')
+    assert ": asleep, 0 running, 0 waiting" in engine_in_words(engines(play((0, asleep)))[0])
