@@ -56,11 +56,9 @@ class _LossLike(State):
         for name in (*context.observation.loss_like, *[name for name in LOSS_LIKE if name in values]):
             finite[name] = finite.get(name, 0) + 1
 
-    def note_marks(self, marks: Mapping[str, NonFinite], context: RuleContext) -> None:
+    def note_marks(self, marks: Mapping[str, NonFinite]) -> None:
         """Note which are numbers again on this record, and which still are not."""
-        here = context.observation.loss_like
-        gone = {name for name in self.streaks if name not in marks}
-        self.returned |= {name for name in gone if name in here or name in context.values}
+        self.returned |= self.streaks.keys() - marks.keys()
         self.streaks = {name: self.streaks.get(name, 0) + 1 for name in marks if name in self.finite}
 
     def level(self, name: str, kind: NonFinite) -> Level:
@@ -70,8 +68,6 @@ class _LossLike(State):
             return INFO
         if name in self.returned:
             return CRIT if streak >= self.returned_streak else INFO
-        if kind is NonFinite.NULL:
-            return CRIT if streak >= _NULL_STREAK else INFO
         return CRIT if seen >= self.trusted or streak >= _NULL_STREAK else WARN
 
 
@@ -100,7 +96,7 @@ class NonFiniteValue(Detector):
             self.gradient_streak = 0
             self.null_streaks.clear()
             if self.loss_like.streaks:
-                self.loss_like.note_marks(marks, context)
+                self.loss_like.note_marks(marks)
             return self.of_evaluation if values or context.observation.loss_like else None
         self.record, self.gradient_streak = record, self.gradient_streak + 1 if "grad_norm" in marks else 0
         if _is_no_update(marks):
@@ -111,7 +107,7 @@ class NonFiniteValue(Detector):
         levels = {name: self._level(name, kind) for name, kind in marks.items()}
         nulls = [name for name, kind in marks.items() if kind is NonFinite.NULL]
         self.null_streaks = {name: self.null_streaks.get(name, 0) + 1 for name in nulls}
-        self.loss_like.note_marks(marks, context)
+        self.loss_like.note_marks(marks)
         level = max(levels.values())
         # In strict JSON, null is how a gradient that overflows during fp16 scale search is written.
         unseen = self.unseen.difference(("grad_norm",) if "loss" in values or "policy_loss" in values else ())
@@ -243,9 +239,7 @@ class NotUpdating(Detector):
             return None if reward.value is None else self._against_mean(value, reward.value, context)
         if value >= line or context.is_paused:
             return QUIET
-        is_same = reward.zero_share >= self.thresholds["zero_share"] or self._is_flat(context.values)
-        is_same = is_same or context.values.get("reward_std", 1.0) <= self.thresholds["reward_std"]
-        return None if is_same else Finding(CRIT, value, None, line)
+        return None if reward.zero_share >= self.thresholds["zero_share"] else Finding(CRIT, value, None, line)
 
     def _against_mean(self, norm: float, value: float, context: RuleContext) -> Finding:
         before, self.before, line = self.before, value, self.thresholds["gradient"]
@@ -379,10 +373,7 @@ class KeyVanished(Detector):
         long = []
         for name, one in gone.items():
             kind = "reward_" if name in REWARDS else ""
-            if not kind and one.missing > thresholds["forget"]:
-                # It is no longer logged, and the run has gone on for long.
-                del watched[name]
-            elif one.is_gone(thresholds[f"{kind}present"], thresholds[f"{kind}missing"], thresholds["gaps"]):
+            if one.is_gone(thresholds[f"{kind}present"], thresholds[f"{kind}missing"], thresholds["gaps"]):
                 long.append(name)
         long.sort(key=lambda name: -gone[name].missing)
         return self._told(long, gone[long[0]].missing, WARN) if long else QUIET
