@@ -32,8 +32,6 @@ _ALONE = 30
 """Records after which a gradient that came to life has a baseline of its own."""
 _ANY_NOISE = 100.0
 """A factor too large for any noise."""
-_HARM = ("reward", "validation", "loss", "entropy", "collapse")
-"""A verdict of these families that begins within ten records shows that a lone spike did harm."""
 _Block = tuple[float, bool, tuple[int, int]]
 """A block of a drift: the reward, whether most groups had no variance, and (record, step)."""
 
@@ -46,7 +44,6 @@ class GradientSpike(Detector):
     largest, awake = 0.0, 0
     raised, spiking, huge = NOfMCounter(3, 10), NOfMCounter(3, 10), NOfMCounter(2, 10)
     recurring = NOfMCounter(3, 60)
-    lone, lone_at, spiked = QUIET, 0, (0, 0)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window, start, base, is_raised = self.window, self.start, 0.0, False
@@ -71,17 +68,6 @@ class GradientSpike(Detector):
         if is_raised or self.raised.bits or self.recurring.bits:
             for one in (self.raised, self.spiking, self.huge, self.recurring):
                 one.push(False)
-        return self._harm(context) if self.lone is not QUIET else QUIET
-
-    def _harm(self, context: RuleContext) -> Finding:
-        """The recent lone spike as CRIT, if it was followed by harm."""
-        lone, since = self.lone, self.lone_at - 1
-        for family in _HARM:
-            if (onset := context.onsets.get(family)) is not None and since <= onset.record <= since + _SETTLING:
-                self.since = self.spiked
-                return lone._replace(level=CRIT, words=(family,))
-        if context.record >= self.lone_at + 2 * _SETTLING:  # an alarm is raised some records after it began
-            self.lone, self.since = QUIET, None
         return QUIET
 
     def _base(self, value: float) -> float:
@@ -111,10 +97,7 @@ class GradientSpike(Detector):
             level = WARN
         if context.is_lr_rising:
             level = INFO
-        found = Finding(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
-        if is_huge and not context.is_lr_rising:
-            self.lone, self.lone_at, self.spiked, self.since = found, context.record, context.place, None
-        return found
+        return Finding(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
 
     def _is_awakening(self, value: float, base: float, context: RuleContext) -> bool:
         """Whether this is the first rise after a start without signal: no variance in groups, or hardly a gradient."""
@@ -140,8 +123,7 @@ class GradientSpike(Detector):
 
     def headline(self, finding: Finding) -> str:
         repeated = f", {finding.extra[1]:.0f} of the last 10 records" if finding.extra[1] >= 2 else ""
-        harm = f"; then {finding.words[0]}" if finding.words else ""
-        return super().headline(finding) + repeated + harm
+        return super().headline(finding) + repeated
 
 
 class AbsurdGradient(Line):
@@ -220,7 +202,7 @@ class GradientDrift(Detector):
         reward, thresholds = context.reward, self.thresholds
         is_small = trend.medians[-1] < thresholds["floor"]
         if not reward.count:
-            return is_small and thresholds["floor"] > thresholds["faint"] * trend.medians[0]
+            return is_small
         has_risen = reward.usual - oldest[0] > thresholds["gain"] * (reward.top - reward.bottom)
         return oldest[1] or (has_risen and (is_small or trend.growth < thresholds["paid"]))
 
@@ -450,7 +432,6 @@ class LossDiverging(Detector):
 _STEADY = 1.5
 _STRAIGHT = 0.05
 """On a straight line, successive changes differ by no more than this share: rates are rounded."""
-_UNSTABLE = ("gradient", "loss", "kl", "clip", "ratio", "entropy", "nonfinite", "collapse")
 
 
 class LearningRateChange(Detector):
@@ -460,36 +441,18 @@ class LearningRateChange(Detector):
     last_ratio = inf
     """Infinite while unknown: two records are not a schedule yet, and those of a warm-up may be far apart."""
     last_change = highest = 0.0
-    settled = jumped_for = raised_at = 0
+    jumped_for = 0
     jumped: Finding | None = None
-    raised: Finding | None = None
-    place: tuple[int, int] | None = None
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         before = self.last
-        if self.raised is not None:
-            self._look_for_consequences(context)
         if value == before and self.jumped is None:
-            self.settled += value > 0.0
             self.last_ratio, self.last_change = 1.0, 0.0
             return QUIET
         finding = self._compare(value, before)
-        if finding.level == INFO and finding.extra[0] > 1.0:
-            self.raised, self.raised_at, self.place = finding, context.record, context.place
         self.last = value
-        # A rate that still rises is warming up; one that has stopped rising has reached its peak.
-        self.settled = 0 if before is None or value > before else self.settled + (value > 0.0)
         self.highest = max(self.highest, value)
         return finding
-
-    def _look_for_consequences(self, context: RuleContext) -> None:
-        near = self.thresholds["near"]
-        assert self.raised is not None
-        if any(abs(context.alarms.get(family, -inf) - self.raised_at) <= near for family in _UNSTABLE):
-            self.jumped, self.jumped_for, self.raised = self.raised._replace(level=WARN, words=("shaken",)), 0, None
-            self.since = self.place
-        elif context.record - self.raised_at > near:
-            self.raised = None
 
     def _compare(self, value: float, before: float | None) -> Finding:
         if self.jumped is not None:
@@ -497,7 +460,7 @@ class LearningRateChange(Detector):
             if self.jumped_for < self.thresholds["shown"]:
                 self.last_ratio = 1.0
                 return self.jumped
-            self.jumped, self.jumped_for, self.since = None, 0, None
+            self.jumped, self.jumped_for = None, 0
         if before is None or before <= 0.0 or value <= 0.0:
             self.last_ratio, self.last_change = inf, 0.0 if before is None else value - before
             return QUIET
@@ -508,7 +471,7 @@ class LearningRateChange(Detector):
             return QUIET
         if abs(change - last_change) <= _STRAIGHT * abs(last_change):
             return QUIET
-        is_new_height = value >= self.thresholds["warn"] * self.highest and self.settled >= self.thresholds["settled"]
+        is_new_height = value >= self.thresholds["warn"] * self.highest
         finding = Finding(WARN if is_new_height else INFO, value, before, None, (ratio,))
         self.jumped = finding if is_new_height else None
         return finding
@@ -517,8 +480,6 @@ class LearningRateChange(Detector):
         before, ratio = finding.baseline or 0.0, finding.extra[0]
         how = f"{number(ratio)}× higher" if ratio > 1 else f"{number(before / finding.value)}× lower"
         unseen = ", highest in this run" if finding.level >= WARN else ""
-        if finding.words:
-            unseen = "; optimiser unstable within a few records"
         return f"learning rate {finding.baseline:.3g} → {finding.value:.3g}: {how}{unseen}"
 
 

@@ -332,19 +332,6 @@ def test_d5_a_rate_far_too_high_from_the_start() -> None:
     assert alarms(single) == []
 
 
-def test_l8_a_rise_with_consequences() -> None:
-    def run(clipped: float) -> list[int]:
-        engine = play(
-            80,
-            lr=lambda r: 1e-6 * 0.9 ** (r / 4) if r < 50 else 4e-6 * 0.9 ** (r / 4),
-            clip_frac=lambda r: noisy(0.002, 0.3)(r) if r < 51 else clipped,
-        )
-        return [event.since_step or 0 for event in alarms(engine, "L8")]
-
-    assert run(0.003) == []
-    assert run(0.3) == [50]
-
-
 # -- E2: gains that are luck -------------------------------------------------------------------------------------
 
 
