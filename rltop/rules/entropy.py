@@ -81,7 +81,7 @@ def _is_beyond_jumps(context: RuleContext, value: float, base: float, sigmas: fl
 class EntropyLost(Detector):
     """E2: most of the entropy is lost: too fast, early without reward gain, or at any pace without any gain."""
 
-    start, teacher = Frozen(skip=0, size=5, minimum=3), Frozen(skip=0, size=5, minimum=3)
+    start = Frozen(skip=0, size=5, minimum=3)
     spread_start = Frozen(skip=0, size=10, minimum=10)
     first_step: int | None = None
 
@@ -90,8 +90,6 @@ class EntropyLost(Detector):
         self.first_step = context.observation.step if self.first_step is None else self.first_step
         if "reward_std" in values:
             self.spread_start.push(values["reward_std"])
-        if "kl_teacher" in values:
-            self.teacher.push(values["kl_teacher"])
         base = self.start.push(value)
         if base is None or value >= thresholds["warn"] * base or base < thresholds["floor"]:
             return QUIET
@@ -120,11 +118,8 @@ class EntropyLost(Detector):
         reward = context.reward
         if context.record < self.thresholds["records"] or not context.standing.isdisjoint(NO_SIGNAL):
             return False
-        if reward.count and not reward.is_constant:
-            return not (reward.has_gained or context.is_at_top)
-        # Without a reward, the KL to the teacher decides; without that either, nothing can be said.
-        distance, base = context.values.get("kl_teacher"), self.teacher.value
-        return distance is not None and base is not None and distance >= self.thresholds["closer"] * base
+        is_rewarded = reward.count > 0 and not reward.is_constant
+        return is_rewarded and not (reward.has_gained or context.is_at_top)
 
 
 _SEQUENCE_SUM = 15.0

@@ -14,10 +14,9 @@ from functools import lru_cache
 
 from rltop.model import Label
 from rltop.rules.context import LEVEL, RuleContext
-from rltop.rules.entropy import HARDLY_BETTER
 from rltop.rules.rule import INFO, QUIET, WARN, Detector, Finding, State, Subject
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error
-from rltop.units import number, percent
+from rltop.units import number
 
 _NO_REWARD = (
     r"(?:^|[/_.:\- ])(?:errors?|failed|fail(?:ure)?s?|penalty|penalties|costs?|violations?|lengths?|len|tokens?|turns?|"
@@ -29,7 +28,6 @@ _TASK = r"(?:acc|accuracy|correct(?:ness)?|answer|success|solved?|pass(?:ed)?)(?
 """Names of a component that measures the task itself, not the form of the answer."""
 _WITHOUT_CONTRAST = 4
 """A record whose groups have no contrast counts as this many."""
-_MAX_PARTS = 32
 """Maximum number of reward components tracked; a stream may log a new key per row."""
 
 
@@ -107,8 +105,6 @@ class PartTraded(Detector):
     def _lost(self, name: str, value: float, reward: float) -> tuple[float, float, float] | None:
         """(share lost, level now, best level) if the component fell while the total rose since its best."""
         if (part := self.parts.get(name)) is None:
-            if len(self.parts) >= _MAX_PARTS:
-                return None
             part = self.parts[name] = _Component()
         window = part.window
         window.push(value)
@@ -145,13 +141,10 @@ class SpentOnHack(Detector):
     """E8: nearly all entropy is gone while the reward rose: a solved task or, given a second sign, a hack."""
 
     start, spread = Frozen(skip=0, size=5, minimum=3), Frozen(skip=0, size=5, minimum=3)
-    scores: tuple[float, ...] = ()
     parts: dict[str, float] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
         values = context.values
-        if (score := values.get("val_score")) is not None:
-            self.scores = (*self.scores[:1], *self.scores[1:][-3:], score)
         if (value := values.get("entropy")) is None:
             return None
         if not self.start.is_final:
@@ -161,7 +154,7 @@ class SpentOnHack(Detector):
         line = min(self.thresholds["warn"] * base, self.thresholds["near"])
         if value >= line / self.hysteresis or base < self.thresholds["floor"]:
             return QUIET
-        if not (context.reward.has_gained or context.reward.is_solved):
+        if not context.reward.has_gained:
             return QUIET
         sign = self._sign(context)
         return Finding(WARN if sign else INFO, value, base, line, words=(sign,))
@@ -177,11 +170,6 @@ class SpentOnHack(Detector):
     def _sign(self, context: RuleContext) -> str:
         """The sign that the task is not just solved; empty if there is none."""
         values, thresholds = context.values, self.thresholds
-        if values.get("repetition_frac", 0.0) > thresholds["repetition"]:
-            return f"{percent(values['repetition_frac'])} repetition"
-        scores = self.scores
-        if len(scores) >= thresholds["evaluations"] and max(scores[-3:]) <= scores[0] + HARDLY_BETTER:
-            return f"evaluation flat at {number(scores[-1])}"
         part = self._dead_part(context)
         if part or context.reward.is_solved:
             return part

@@ -184,10 +184,8 @@ def falling_entropy(record: int) -> float:
 
 
 SIGNS = {
-    "repetition": {"repetition_frac": ramp(0.02, 0.8, 10, 40)},
     "length": {"response_len_mean": ramp(400, 40, 10, 40)},
     "one length": {"response_len_mean": noisy(400.0), "response_len_std": ramp(120, 2, 10, 40)},
-    "evaluation": {"val_score": lambda record: 0.31 if record % 10 == 0 else None},
 }
 
 
