@@ -49,7 +49,6 @@ _APART = ("time_env_step", "time_tool_call", "time_gen_sample_mean", "time_score
 _KNOWN_RECORDS, _EVERY = 64, 4
 """After this many records only every fourth is read, because a slow environment stays slow."""
 _AGGREGATES = frozenset({"agg", "all", "total"})
-_NEARLY = 0.9
 
 
 def _by_environment(instances: Mapping[str, float]) -> dict[str, float]:
@@ -64,12 +63,9 @@ def _by_environment(instances: Mapping[str, float]) -> dict[str, float]:
 
 
 def _is_held_up(values: Mapping[str, float], share: float) -> bool:
-    """Whether the trainer waits for rollouts for at least `share` of the step, or nearly all slots are in use."""
-    if (idle := values.get("trainer_idle_frac")) is None:
-        waited_s, step_s = trainer_wait(values)
-        idle = waited_s / step_s if waited_s and step_s else 0.0
-    limit = values.get("inflight_limit", 0.0)
-    return idle >= share or (limit > 0.0 and values.get("inflight_count", 0.0) >= _NEARLY * limit)
+    """Whether the trainer waits for rollouts for at least `share` of the step."""
+    waited_s, step_s = trainer_wait(values)
+    return waited_s is not None and waited_s >= share * step_s > 0.0
 
 
 class MoreTurns(Creep):

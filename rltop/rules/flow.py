@@ -137,7 +137,7 @@ class WaitsForFew(Detector):
         slowest, mean = slowest_rollout(context)
         if waited < thresholds["share"] * step or waited < thresholds["floor_s"]:
             return QUIET
-        is_alone = slowest > thresholds["times"] * mean > 0.0 and waited > thresholds["of"] * slowest
+        is_alone = slowest > thresholds["times"] * mean > 0.0
         if not is_alone and (known < _LEAST // 2 or waited <= thresholds["sudden"] * usual):
             return QUIET
         extra = (slowest, mean, values.get("queue_missing", 0.0)) if is_alone else (0.0, 0.0, 0.0)

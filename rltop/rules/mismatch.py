@@ -35,8 +35,6 @@ class MismatchKl(Detector):
         if self.small > _MEDIAN_OF // 2 or window.count < _MEDIAN_OF:
             return QUIET
         size, base = abs(window.median), start.value
-        if size > thresholds["absolute"]:
-            return Finding(CRIT, size, base, thresholds["absolute"])
         ordinary = thresholds["rise"] * base if base is not None else thresholds["absolute"]
         warn, crit = max(thresholds["warn"], ordinary), max(thresholds["crit"], ordinary)
         if size > crit:
@@ -155,16 +153,10 @@ class Staleness(Detector):
         mean, oldest = values.get("staleness_mean"), values.get("staleness_max")
         bound = self.thresholds["bound"] if self.thresholds["bound"] >= 0.0 else bound
         if bound is None:
-            if (violations := values.get("staleness_violations")) is None:
-                return None if held is None or limit is None else QUIET
-            is_over = violations > 0.0
-            return Finding(INFO, violations, None, 0.0, words=("staleness_violations",)) if is_over else QUIET
+            return None if held is None or limit is None else QUIET
         if mean is not None and mean > bound:
-            is_far = mean > self.thresholds["crit"] * max(bound, 1.0)
-            return Finding(CRIT if is_far else WARN, mean, None, bound, words=("staleness_mean",))
-        # The maximum may include rollouts that were dropped for their age.
-        is_dropped = any(values.get(name, 0.0) > 0.0 for name in ("dropped_stale", "evicted_samples"))
-        if oldest is not None and oldest > bound and not is_dropped:
+            return Finding(WARN, mean, None, bound, words=("staleness_mean",))
+        if oldest is not None and oldest > bound:
             return Finding(INFO, oldest, None, bound, words=("oldest",))
         return QUIET if mean is not None or oldest is not None else None
 

@@ -17,7 +17,7 @@ from rltop.stats.groups import expected_ratio, rollout_times
 from rltop.stats.persistence import DatedNOfMCounter
 from rltop.stats.ranks import Lag, compare
 from rltop.stats.rolling import Frozen
-from rltop.units import duration, number, percent
+from rltop.units import duration, percent
 
 
 class GroupStraggler(Detector):
@@ -55,10 +55,8 @@ class LoneStraggler(Detector):
         ordered = sorted(longest, key=lambda name: longest[name])
         others, tokens = longest[ordered[-2]], longest[ordered[-1]]
         ratio = ratios[ordered[-1]]
-        size, thresholds = context.group_size, self.thresholds
+        thresholds = self.thresholds
         line = max(thresholds["warn"], thresholds["rise"] * self.usual)
-        if size is not None:
-            line = max(line, 2.0 * expected_ratio(size).one_group)
         if ratio <= line or tokens < max(thresholds["tokens"], thresholds["lead"] * others):
             self.usual = max(self.usual, ratio)
             return QUIET
@@ -122,16 +120,14 @@ class LongTail(Detector):
             is_long = slowest >= thresholds["steps"] * step * held
         if ratio <= line * held or not (is_long and is_apart_or_longer):
             return QUIET
-        slots = values.get("inflight_count", 0.0), values.get("inflight_limit", 0.0)
-        extra = slowest, mean, tool or 0.0, step if is_apart else 0.0, *slots
+        extra = slowest, mean, tool or 0.0, step if is_apart else 0.0
         return Finding(WARN, ratio, base, line, extra, steps=self.start.steps)
 
     def headline(self, finding: Finding) -> str:
-        slowest, mean, tool, step, used, limit = finding.extra
+        slowest, mean, tool, step = finding.extra
         where = "tools or the environment" if step else "tool calls"
         part = f", {percent(tool / slowest)} of it in {where}" if tool > 0.1 * slowest else ""
-        slots = f"; {number(used)} of {number(limit)} slots in use" if limit else ""
-        holds = f": it holds its slot for {slowest / step:,.0f} steps{slots}" if step else ""
+        holds = f": it holds its slot for {slowest / step:,.0f} steps" if step else ""
         return f"slowest rollout {duration(slowest)}, mean {duration(mean)}{part}{holds}"
 
 
