@@ -18,7 +18,7 @@ from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, WARN, WINDOW, Detec
 from rltop.stats import goodput
 from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
 from rltop.stats.rolling import Frozen, Window, median_of, rise_and_error
-from rltop.units import number, percent
+from rltop.units import percent
 
 _HALF, _GAP, _FEW = 0.5, 0.1, 5
 _LATELY, _OFTEN = 20, (8, 10)
@@ -281,8 +281,7 @@ class AdvantageScale(Detector):
 
     def _off_centre(self, mean: float, context: RuleContext) -> Finding | None:
         line = self.thresholds["critic_mean" if context.traits.has_critic else "mean"]
-        # A value that rounds to the same text as the threshold is not beyond it, unless by more than 1 %.
-        is_off = abs(mean) > line and (abs(mean) > 1.01 * line or number(abs(mean)) != number(line))
+        is_off = abs(mean) > line
         # Without a critic or a group baseline, advantages are the returns themselves, and any mean is possible.
         self.is_centred = self.is_centred or not is_off or context.traits.has_critic
         if not self.is_centred:

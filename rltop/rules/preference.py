@@ -224,8 +224,6 @@ class NotRanking(Detector):
 
     def detect(self, context: RuleContext) -> Finding | None:
         margin, accuracy = context.values.get("rm_margin"), context.values.get("rm_accuracy")
-        if margin is None and accuracy is None:
-            return None
         thresholds, settled = self.thresholds, self.settled.observe(context)
         self.coin.observe(accuracy, margin)
         if margin is not None and abs(margin) < thresholds["warn"] and settled > thresholds["wait"]:
@@ -241,7 +239,7 @@ class NotRanking(Detector):
 
 
 _FALLEN = 0.9
-_NOT_BETTER, _RISEN = 2, 1.02
+_NOT_BETTER = 2
 """Evaluations without a new best; the factor above the best from which a loss has risen beyond noise."""
 
 
@@ -322,10 +320,8 @@ class Memorised(Detector):
         return is_unchecked and has_learned and (epoch or 0.0) >= self.thresholds[f"{self.kind}epochs"]
 
     def _is_dearer(self) -> bool:
-        newest, best = self.loss.newest, self.loss.best
-        if newest is None or best is None or self.losses.count < LEVEL or self.loss.since < _NOT_BETTER:
-            return False
-        return newest > _RISEN * best and newest > self.thresholds["behind"] * self.losses.median
+        newest, line = self.loss.newest, self.thresholds["behind"] * self.losses.median
+        return newest is not None and newest > line and self.loss.since >= _NOT_BETTER
 
     def headline(self, finding: Finding) -> str:
         text = f"training accuracy {percent(finding.value)}"
@@ -400,6 +396,6 @@ class PreferenceLost(Detector):
         least = self.thresholds["sigmas"] * math.hypot(error, sigma / math.sqrt(_RECENT))
         if now_at >= lost * usual or usual - now_at <= least:
             now_at = max([recent[-i] for i in range(1, _IN_A_ROW + 1)])
-            if now_at > 0.0 or usual < self.thresholds["reversed"] * sigma:
+            if now_at > 0.0:
                 return QUIET
         return Finding(WARN, now_at, usual, lost * usual, (sigma,), ("reversed",) if now_at <= 0.0 else ())

@@ -15,8 +15,6 @@ from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, START_VALUES, WARN, Det
 from rltop.stats.rolling import Frozen, rise_and_error
 from rltop.units import number
 
-_ACTOR = ("grad_norm", "policy_loss", "loss", "clip_frac", "entropy")
-
 
 class NoLearningSignal(Detector):
     """R13: the reward has never moved, and there is no gradient, no spread or no entropy either.
@@ -40,8 +38,6 @@ class NoLearningSignal(Detector):
             self.has_lived = True
             return QUIET
         if not (context.lr if context.lr is not None else "grad_norm" in values):
-            return None
-        if context.traits.has_critic and not any(name in values for name in _ACTOR):
             return None
         self.since = self.since or context.place
         self.still += 1
@@ -107,7 +103,7 @@ class MostlyOneReward(Detector):
         least = RELEASE * min(thresholds["warn"], thresholds["floor"]) * known
         if known < thresholds["least"] or len(flat) < least or reward.is_constant:
             return QUIET
-        if len(levels) - len(set(levels)) + 1 < least or context.has_teacher or context.is_paused:
+        if len(levels) - len(set(levels)) + 1 < least:
             return QUIET
         level, count = Counter(levels).most_common(1)[0]
         share = count / known
@@ -115,8 +111,7 @@ class MostlyOneReward(Detector):
         line = thresholds["floor" if is_floor else "warn"]
         if share < line * self.hysteresis or level >= reward.top:
             return QUIET
-        is_fine = context.is_at_top or (is_floor and reward.has_few_groups)
-        return QUIET if is_fine else Finding(WARN, share, None, line, (level, float(known)))
+        return Finding(WARN, share, None, line, (level, float(known)))
 
     def _is_flat(self, values: Mapping[str, float], zero_share: float | None) -> bool | None:
         """No spread of rewards or, if not logged, a policy-gradient loss of exactly 0; None if nothing tells."""
@@ -246,7 +241,7 @@ class Plateau(Detector):
         if len(means) < _FEWEST or max(means) - min(means) > _WANDERS * (reward.top - reward.bottom):
             return False
         rise, error = self.rise
-        if rise > _BY_CHANCE * error or context.is_paused or context.has_teacher:
+        if rise > _BY_CHANCE * error or context.is_paused:
             return False
         # It rose early, within the first block.
         if reward.best - reward.start > _AT_ONCE * (reward.top - reward.bottom):

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from rltop.model import Algorithm
-from rltop.rules.context import HELD_RECORDS, RuleContext
+from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, RELEASE, WARN, WINDOW, Detector, Finding
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, median_of
@@ -78,10 +78,9 @@ class ImportanceRatio(Detector):
     start = Frozen()
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        values = context.values
         thresholds, warn = self.thresholds, self.thresholds["warn"]
-        # In a run of unknown kind, a ratio is an importance ratio only if update metrics are logged too.
-        is_known = context.algorithm is not Algorithm.UNKNOWN or "clip_frac" in values or "kl_old" in values
+        # In a run of unknown kind, it may be any ratio.
+        is_known = context.algorithm is not Algorithm.UNKNOWN
         if not thresholds["low"] <= value <= thresholds["high"] and value > 0.0 and is_known:
             line = thresholds["low" if value < 1.0 else "high"]
             level = CRIT if value > thresholds["extreme"] or self._is_far(value) else WARN
@@ -247,8 +246,6 @@ class FarWithoutReward(Detector):
         if not self.is_firing:
             # KL starts at 0, so the first records are below the normal level of a healthy run.
             line = max(line, thresholds["again"] * (self.later.value or 0.0))
-        if lately.most <= line and lately.most <= thresholds["high"]:
-            return QUIET
         level = lately.median
         if level > thresholds["high"] and not (is_sum or context.traits.is_generic):
             return Finding(WARN, level, base.value, thresholds["high"])
@@ -271,8 +268,7 @@ class FarWithoutReward(Detector):
 def _fall_of_reward(context: RuleContext) -> tuple[int, int] | None:
     """(Record, step) of the onset of an active reward crash; a KL that drifts during it is the same incident."""
     onset = context.onsets.get("reward")
-    age = HELD_RECORDS if onset is None or onset.rule != "R1" else context.record - onset.record
-    return (context.observation.record - age, onset.step) if onset is not None and age < HELD_RECORDS else None
+    return None if onset is None else (context.observation.record - context.record + onset.record, onset.step)
 
 
 class NegativeKl(Detector):

@@ -326,12 +326,9 @@ class HeldOutFlat(Detector):
                 source.line = source.since = None
         if not self.flat:
             return QUIET
-        others = [source.held for name, source in sources.items() if name not in self.flat]
-        is_other = any(len(held) >= self.thresholds["info_evaluations"] and _fit(held).least > 0.0 for held in others)
         self.since = min(filter(None, [sources[name].since for name in self.flat]), default=None)
         words = sorted(self.flat, key=lambda name: (-self.flat[name].level, name))
-        finding = self.flat[words[0]]._replace(words=tuple(words))
-        return finding._replace(level=INFO) if is_other else finding
+        return self.flat[words[0]]._replace(words=tuple(words))
 
     def _is_flat(
         self, name: str, source: _EvaluatedSet, now: tuple[float, ...], lines: tuple[float, float], context: RuleContext
