@@ -233,8 +233,6 @@ class AlertState(Cloned):
         if OK in (finding.level, earned) or self.is_moot(context):
             return None
         established, worst, incident = _held(self, context, earned), self.worst, self.incident
-        if self.spec.is_fact and established == INFO:
-            return None
         if earned >= WARN and not self.is_firing and is_returning(self.spec, self.detector, finding, context):
             return None
         is_same, began = self._is_known(context, finding), self._lasting.began(established)
@@ -284,8 +282,6 @@ class AlertState(Cloned):
         if level <= INFO or (self.is_firing and level <= self.level):
             return None
         if self.detector.is_known or self.is_moot(context) or excuse_of(self.spec, standing, context):
-            return None
-        if not (standing.is_gone or self.is_firing) and is_returning(self.spec, self.detector, finding, context):
             return None
         state, self._bad_at = self._reopen(level, self.worst, record), record
         if self.is_firing and self.level >= WARN:

@@ -68,8 +68,6 @@ def evaluations(observation: Observation) -> Mapping[str, float]:
     if len(found) == 1:
         return {**found, **others} if others else found
     judged = representatives(tuple(found))
-    if len(judged) == len(found) and not others:
-        return found
     return {**{name: found[name] for name in judged}, **others}
 
 

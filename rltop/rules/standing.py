@@ -689,8 +689,7 @@ def quoted(detector: Detector, finding: Finding, usual: float | None, known: Beh
         return finding
     extra = finding.extra
     if told and base and told != base:
-        is_past = line is not None and (value - line) * (value - line * told / base) > 0.0
-        if line is not None and is_past and any(math.isclose(line, own * base) for own in detector.thresholds.values()):
+        if line is not None and any(math.isclose(line, own * base) for own in detector.thresholds.values()):
             line *= told / base
         extra = tuple([value / told if one == value / base else one for one in extra])
     return finding._replace(baseline=told, threshold=line, steps=finding.steps or steps, extra=extra)
