@@ -512,3 +512,24 @@ def test_a_file_without_an_end_to_read_from_is_named_as_one(capsys: pytest.Captu
     told = capsys.readouterr().err
     assert "it cannot be read from its end" in told
     assert "copy it to a disk" in told
+
+
+@each_row(
+    ("head", "since_s"),
+    [
+        ("2025-07-18T22:40:27+02:00 ", 1_752_871_227.0),
+        ("2025-07-18 22:40:27.500 -0530 ", 1_752_898_227.5),
+        ("2025-07-18T22:40:27Z ", 1_752_878_427.0),
+        ("I0229 10:00:00.000000 123 file.cc:1] ", 1_709_200_800.0),  # of the last leap year
+        ("2025-02-30 10:00:00 ", None),
+    ],
+)
+def test_zones_leap_days_and_days_that_do_not_exist(
+    head: str, since_s: float | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written_s = 1_752_900_000.0 if since_s is None or since_s > 1_752_000_000 else since_s + 30.0
+    (tmp_path / "x.log").write_text(f"{head}Timer rollout start\n")
+    os.utime(tmp_path / "x.log", (written_s, written_s))
+    _, found = where(capsys, str(tmp_path / "x.log"), "--now", str(written_s + 60.0))
+    assert isinstance(found, dict)
+    assert (found["phase_key"], found["since"]) == ("generate", since_s if since_s is not None else written_s)
