@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,9 +17,13 @@ from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.errors import SourceError
 from rltop.formats.tables import IS_DATABASE, TableDecoder
+from rltop.model import RunState
 from rltop.model.table_rows import ROWS_MAGIC, line_of, member_path, row_of, split_member
 from rltop.rules.facts import SAID
 from rltop.run.discover import discover
+from rltop.run.options import IngestOptions
+from rltop.run.session import Session
+from rltop.sources.feed import DirectFeed
 from rltop.store.stream import Stream
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "trackers"
@@ -228,3 +233,26 @@ def test_a_path_names_a_database_and_a_run() -> None:
     assert split_member(member_path("/a/b.db", "x/%2F y")) == ("/a/b.db", "x/%2F y")
     assert split_member("/a/b.db") is None
     assert split_member("/a/b::c.jsonl") is None
+
+
+def test_a_folder_of_metrics_that_is_written_anew_is_a_restart(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "mlruns", tmp_path / "mlruns")
+    clock = FakeClock()
+    found = discover([str(tmp_path / "mlruns")]).found[0]
+    session = Session(
+        [found], lambda path, last: DirectFeed(Path(path), clock=clock, last=last), clock, IngestOptions()
+    )
+    session.drain()
+    (run,) = session.runs
+    before = run.stream.rows
+    assert before > 8 and run.stream.restarts == ()
+    for path in (Path(found.path) / "metrics").rglob("*"):
+        if path.is_file():
+            path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
+    clock.advance(60.0)
+    session.drain()
+    assert run.stream.restarts == (run.stream.first_step,) and run.stream.rows > before
+    shutil.rmtree(found.path)
+    clock.advance(60.0)
+    session.drain()
+    assert run.state is RunState.LOST and "no such file" in run.main.state_note
