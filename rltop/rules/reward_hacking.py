@@ -89,18 +89,20 @@ class PartTraded(Detector):
         return Finding(WARN, level, best, self.thresholds["warn"] * best, (context.reward.usual,), (name, ""))
 
     def _never_earned(self, found: Mapping[str, float], context: RuleContext) -> Finding:
-        """Find a component that was 0 on many records without exception, while the reward has gained."""
+        """Find a component that was 0 on many records without exception: the task, or any while the reward gains."""
         # With groups without contrast, no completion can be preferred for earning it.
         self.seen += _WITHOUT_CONTRAST if context.reward.zero_share == 1.0 else 1
         self.earned.update([name for name, value in found.items() if value != 0.0])
-        if self.seen < self.thresholds["never"] or not context.reward.has_gained:
+        if self.seen < self.thresholds["never"]:
             return QUIET
-        dead = next((name for name in found if name not in self.earned and not _is_about(_NO_REWARD, name)), None)
-        if dead is None:
-            return QUIET
+        dead = [name for name in found if name not in self.earned and not _is_about(_NO_REWARD, name)]
         # A format that is never met may be optional; the task itself is not.
-        level = WARN if _is_about(_TASK, dead) else INFO
-        return Finding(level, 0.0, None, None, (context.reward.usual,), (dead, "never"))
+        dead.sort(key=lambda name: not _is_about(_TASK, name))
+        is_task, has_gained = bool(dead) and _is_about(_TASK, dead[0]), context.reward.has_gained
+        if not dead or not (has_gained or is_task):
+            return QUIET
+        what = "has been 0 on every record" + (" while total reward rises" if has_gained else "")
+        return Finding(WARN if is_task else INFO, 0.0, None, None, (context.reward.usual,), (dead[0], what))
 
     def _lost(self, name: str, value: float, reward: float) -> tuple[float, float, float] | None:
         """(share lost, level now, best level) if the component fell while the total rose since its best."""
@@ -128,7 +130,7 @@ class PartTraded(Detector):
     def headline(self, finding: Finding) -> str:
         name = Label.of(finding.words[0]).display
         if finding.words[1]:
-            return f"reward component {name} has been 0 on every record while total reward rises"
+            return f"reward component {name} {finding.words[1]}"
         moved = f"{number(finding.baseline or 0)} → {number(finding.value)}"
         return f"reward component {name} {moved} while total reward rises to {number(finding.extra[0])}"
 

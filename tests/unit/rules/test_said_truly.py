@@ -289,6 +289,16 @@ def test_a_component_that_stays_at_0_while_another_rises(rises: int, spread: flo
     assert "accuracy has been 0 on every record" in found.message and told - 8 < found.record <= told
 
 
+@each_row(("name", "is_warned"), [("accuracy_reward", True), ("xml_count_reward", False), ("tag_reward", False)])
+def test_a_task_that_is_never_solved_is_told_though_the_reward_does_not_rise(name: str, is_warned: bool) -> None:
+    engine = Engine(play(1, reward_mean=0.2, reward_std=0.1).rules.identity)
+    for one in series(100, reward_mean=noisy(0.2, 0.3), reward_std=0.1):
+        parts = {name: 0.0, "format_reward": one.values["reward_mean"]}
+        engine.observe(one._replace(instances={"reward_component": parts}))
+    told = [one for one in alarms(engine, "R10") if one.message.endswith("has been 0 on every record")]
+    assert [one.record <= 35 for one in told] == [True] * is_warned
+
+
 def test_a_component_whose_first_reward_comes_late_has_been_learned_after_the_format() -> None:
     engine = Engine(play(1, reward_mean=0.2, reward_std=0.1).rules.identity)
     for one in series(160, reward_mean=lambda r: noisy(min(1.0, 0.2 + r / 15))(r), reward_std=0.1):
