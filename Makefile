@@ -37,7 +37,8 @@ $(COMPILED): $(STAMP)
 test: $(COMPILED)  ## the whole suite, WORKERS (3) tests at a time, then those that must be alone
 	@$(SHARED)
 
-unit: $(COMPILED)  ## the unit tests alone
+unit: WORKERS = 4
+unit: $(COMPILED)  ## the unit tests alone, which wait more than they compute
 	@$(SHARED) tests/unit
 
 check: $(COMPILED)  ## format, lint, types, import contracts, tests; what it costs beside the last release
