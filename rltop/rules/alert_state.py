@@ -226,7 +226,9 @@ class AlertState(Cloned):
                 event = self._while_settled(context, finding, _held(self, context, established), self.standing)
             else:
                 event = self._while_firing(context, finding, established)
-            return event or self._begin_again(context, finding, established)
+            if event is None and self._returned is not None:
+                return self._begin_again(context, finding, established, self._returned)
+            return event
         return self._begin(context, finding, established)
 
     def _begin(self, context: RuleContext, finding: Finding, earned: Level) -> Event | None:
@@ -366,26 +368,26 @@ class AlertState(Cloned):
         return has_been_back and self._better >= self._lasting.clear_after(self.level) and self._is_home
 
     def _take(self, context: RuleContext, *, is_good: bool) -> None:
-        record, step = place = context.place
+        seen = context.observation
         if is_good:
-            self.fine_step = self.fine_step if self._better else step
+            self.fine_step = self.fine_step if self._better else seen.step
             self._better += 1
             return
-        if self.is_waiting:
-            self._end_stretch(self.standing.onset(context.recent, record, self._bad_at) or place)
-        self._better, self._bad_at = 0, record
+        if self._better and self.is_waiting:
+            self._end_stretch(self.standing.onset(context.recent, seen.record, self._bad_at) or context.place)
+        self._better, self._bad_at = 0, seen.record
 
     def _end_stretch(self, returned: tuple[int, int] | None) -> None:
         """Note how long it has been bad before a lull, and where it came back."""
         began = self.since_record if self._returned is None else self._returned[0]
         self._stretch, self._returned = max(self._stretch, self._bad_at - began + 1), returned
 
-    def _begin_again(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
+    def _begin_again(
+        self, context: RuleContext, finding: Finding, established: Level, place: tuple[int, int]
+    ) -> Event | None:
         """Begin anew where it came back from a lull, once it has lasted longer from there than ever before."""
-        place = self._returned or context.place
-        if self._bad_at - place[0] <= _LONGER * self._stretch or min(established, finding.level) < max(
-            WARN, self.level
-        ):
+        is_as_bad = min(established, finding.level) >= max(WARN, self.level)
+        if not is_as_bad or self._bad_at - place[0] <= _LONGER * self._stretch:
             return None
         (self.since_record, self.since_step), self._returned = place, None
         self.finding, self.finding_record = finding, context.observation.record
