@@ -640,8 +640,8 @@ class KeyLine(Widget, can_focus=False):
                 hints = [self._hint(one) for one in several]
                 # Single characters need no separator, names do.
                 between = "/" if any(cell_width(hint.shown) > 1 for hint in hints) else ""
-                yield (hints[0], *(hint._replace(shown=between + hint.shown) for hint in hints[1:]))
-                yield (KeyHint("", group.description),)
+                named = KeyHint("", f" {group.description}")
+                yield (hints[0], *(hint._replace(shown=between + hint.shown) for hint in hints[1:]), named)
 
     def _distinguished(self, parts: Iterable[FooterPart]) -> Iterator[FooterPart]:
         """The parts with each key shown once: an action that lost its first key to the page shows its remaining one."""

@@ -69,7 +69,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 def _parser(prog: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    return _Parser(prog=prog, description=description, epilog=epilog, formatter_class=_Help)
+    # `--step 50` is no `--step-key 50`.
+    return _Parser(prog=prog, description=description, epilog=epilog, formatter_class=_Help, allow_abbrev=False)
 
 
 class _HelpAll(argparse.Action):

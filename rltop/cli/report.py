@@ -67,10 +67,9 @@ def report(arguments: Namespace) -> int:
     for error in failed:
         print_exception(error)
     write(path, rendered(suffix, reports, provenance_now(), has_curves=arguments.curves))
-    write_output(f"wrote {Label.of(path)}: {units.counted(len(reports), 'run')}\n")
-    if failed:
-        return EXIT_USAGE
-    return EXIT_NO_METRICS if all(each.is_empty for each in reports) else EXIT_OK
+    is_empty = all(each.is_empty for each in reports)
+    write_output(f"wrote {Label.of(path)}: {units.counted(len(reports), 'run')}{' without a row' * is_empty}\n")
+    return EXIT_USAGE if failed else EXIT_NO_METRICS if is_empty else EXIT_OK
 
 
 def refuse_without_evidence(arguments: Namespace) -> None:

@@ -417,7 +417,7 @@ def _median(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> 
         end = len(series.steps) if at is None else bisect_right(series.steps, at)
         newest = (value for value in reversed(series.values[:end]) if not math.isnan(value))
         known = list(islice(newest, _RECENT))
-        remark = f"of the last {len(known)}"
+        remark = f"of the last {len(known)}" if len(known) > 1 else "of 1 value"
     values = [signal.read(value) for value in known]
     return [StatisticRow("median", *units.quantity(median_of(values), signal.metric.unit), remark)] if values else []
 

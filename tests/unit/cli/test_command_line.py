@@ -407,6 +407,7 @@ def test_a_file_that_grows_is_not_chased(
         (["--json", "check", "FILE"], "commands come first"),
         (["FILE", "watch"], "commands come first"),
         (["--onse", "FILE"], "--once"),
+        (["--once", "FILE", "--step", "5"], "--step-key"),
         (["--thme=dark", "FILE"], "--theme"),
         (["check", "--fial-on=warn", "FILE"], "--fail-on"),
         (["watch", "FILE", "--on-crti", "true"], "--on-crit"),

@@ -92,11 +92,12 @@ def test_of_several_runs_the_others_are_written(tmp_path: Path, capsys: pytest.C
     assert path.read_text().startswith(r"# grpo\_restart")
 
 
-def test_a_run_without_a_row_is_no_metrics(tmp_path: Path) -> None:
+def test_a_run_without_a_row_is_no_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "metrics.jsonl"
     empty.touch()
     path = tmp_path / "report.html"
     assert main(["report", str(empty), "-o", str(path)]) == EXIT_NO_METRICS
+    assert capsys.readouterr().out.endswith("1 run without a row\n")
     assert "waiting for the first record" in path.read_text()
 
 
