@@ -443,7 +443,8 @@ class Event(NamedTuple):
     precedes the record that confirmed it; None for a fact. `metric` and `key` are the canonical name and the trainer's
     key of the metric in the message, if any. `is_provisional`: it comes from the newest row, which may still change.
     `incident` is the number of the alarm's incident; 0 for everything else. `part` is the id of the part of the rule
-    that raised it; "" for the rule itself. `baseline` is the baseline that the alert quoted then, if any.
+    that raised it; "" for the rule itself. `baseline` is the baseline that the alert quoted then, if any. `fine_step`,
+    of an alert whose end was waited for: the first of the good steps before it.
     """
 
     record: int
@@ -461,6 +462,7 @@ class Event(NamedTuple):
     incident: int = 0
     part: str = ""
     baseline: Evidence | None = None
+    fine_step: int | None = None
 
     @property
     def raised_by(self) -> str:

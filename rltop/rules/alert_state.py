@@ -455,6 +455,7 @@ class AlertState(Cloned):
         return event._replace(since_step=self.since_step)
 
     def recover(self, context: RuleContext, how: str = "") -> Event:
+        fine_step = self.fine_step if self.is_waiting else None
         self.detector.hold(OK)
         self._unmoved, standing = None, self.standing
         self.is_firing = self.is_idle = False
@@ -462,11 +463,13 @@ class AlertState(Cloned):
             standing.watch_again()
             self._recovered = _Recovered(self.worst, self.finding, standing)
         self.standing = NOWHERE
+        self._same_until = -1 if how or self.detector.is_excused else context.observation.record + REMEMBERED_RECORDS
         self.recovered_record, self.recovered_step = context.place
-        self._same_until = -1 if how or self.detector.is_excused else self.recovered_record + REMEMBERED_RECORDS
+        if fine_step is not None:
+            self.recovered_step, how = fine_step, f"{how}; fine since step {fine_step:,}"
         self.level = self.worst
         message = f"{self.spec.title}, since step {self.since_step:,}{how}"
-        return self._event(context, EventState.RECOVERED, self.level, message)
+        return self._event(context, EventState.RECOVERED, self.level, message)._replace(fine_step=fine_step)
 
     def _event(self, context: RuleContext, state: EventState, level: Level, message: str) -> Event:
         since = None if state is EventState.FACT else self.since_step

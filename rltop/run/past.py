@@ -263,7 +263,8 @@ def history_of(events: Sequence[Event], muted: Collection[str] = ()) -> History:
         is_over = number < 0 or (found[number].recovered_step is not None and not _is_resumed(found[number], event))
         if event.state is EventState.RECOVERED:
             if not is_over:
-                found[number] = replace(found[number], recovered_step=event.step)
+                ended = event.step if event.fine_step is None else event.fine_step
+                found[number] = replace(found[number], recovered_step=ended)
         elif is_over or event.state is EventState.FIRING:
             standing[whose] = len(found)
             began = Alert(event.rule, event.family, event.level, _since(event), event.step)

@@ -12,6 +12,7 @@ from observations import learning, noisy, play
 from tables import each_row
 
 from rltop.model import Action, EventState, Level
+from rltop.run.past import history_of
 
 AROUND = {
     "truncated_frac": (0.2, 0.9),
@@ -134,6 +135,9 @@ def test_an_alert_that_waits_for_its_end_says_since_when_it_has_been_fine() -> N
     (waits,) = [one for one in play(215, reward_mean=reward).verdicts if one.rule == "R1"]
     assert waits.headline.endswith("; fine since step 185")
     assert (waits.level, waits.advice and waits.advice.action) == (Level.CRIT, Action.WATCH)
+    ended = play(330, reward_mean=reward).events
+    assert next(one for one in reversed(ended) if one.rule == "R1").message.endswith("; fine since step 185")
+    assert [(one.since_step, one.recovered_step) for one in history_of(ended).alerts if one.rule == "R1"][-1][1] == 185
     (stands,) = [one for one in play(178, reward_mean=reward).verdicts if one.rule == "R1"]
     assert "fine" not in stands.headline
 
