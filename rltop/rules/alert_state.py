@@ -685,7 +685,8 @@ def _inherited(
     """
     if heir.spec.metrics[:1] == state.spec.metrics[:1] and state.since_record < heir.since_record:
         heir.since_record, heir.since_step = state.since_record, state.since_step
-    heir.incident = heir.incident or state.incident
+    if state.since_record <= heir.since_record:
+        heir.incident = heir.incident or state.incident
     how = EventState.EASED if heir.level < before else EventState.RESUMED
     eased = event._replace(part=heir.spec.part, family=heir.spec.family, level=heir.level, state=how)
     return eased._replace(message=sentence(heir, context), since_step=heir.since_step), heir
