@@ -123,7 +123,7 @@ class AlertReport:
         conclusion: what the order of the related metrics suggests; empty for nothing.
         chain: the related metrics, in the order to check, and how each moved.
         missing: titles of related metrics that the run does not log.
-        figures: charts of its metric and of the metric that moved first.
+        figures: charts of its metric and of the related one that began to move first.
     """
 
     verdict: Verdict
