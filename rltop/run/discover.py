@@ -89,7 +89,7 @@ class Discovery(Struct, frozen=False):
     A directory or a pattern (`may_grow`) may contain more later, unlike a named file. `missing` are paths that do not
     exist yet, and patterns without a match. `left_out` is the part of `passed_over` that may well be metrics:
     unreadable files, with the reason. `failed` has the errors of paths without any result. `completions` are dumps in
-    folders without a run. `names` and `opened` are progress counters during the scan.
+    folders without a run. `names`, `opened` and `compared` are progress counters during the scan.
     """
 
     found: list[FoundRun] = field(default_factory=list)
@@ -103,10 +103,12 @@ class Discovery(Struct, frozen=False):
     seen: SniffResults = field(default_factory=dict)
     names: int = 0
     opened: int = 0
+    compared: int = 0
 
     def numbers_of(self, run: FoundRun) -> Numbers:
         from rltop.run.grouping import read_numbers  # noqa: PLC0415 - most folders have files of one kind
 
+        self.compared += 1
         known = self.seen.get(run.path, SniffResult(run.size, run.kind, ""))
         if known.numbers is None or not known.numbers.is_of(run):
             self.opened += 1
@@ -638,7 +640,7 @@ class FirstScan:
         self.so_far = Discovery()
         self._clock = clock
         self._error: Exception | None = None
-        self._moved = (0, 0)
+        self._moved = (0, 0, 0)
         self._moved_s = clock.monotonic()
         self._worker = Worker("discover")
         self._worker.start(self._work)
@@ -649,7 +651,8 @@ class FirstScan:
     @property
     def silent_s(self) -> float:
         """Time without progress, as observed by calls."""
-        moved, now = (self.so_far.names, self.so_far.opened), self._clock.monotonic()
+        so_far, now = self.so_far, self._clock.monotonic()
+        moved = (so_far.names, so_far.opened, so_far.compared)
         if moved != self._moved:
             self._moved, self._moved_s = moved, now
         return now - self._moved_s

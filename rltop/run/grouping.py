@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 
 from rltop.clock import Clock
@@ -34,7 +35,7 @@ from rltop.sources.tail import folder_at, open_tail
 from rltop.structs import NamedTuple
 
 MOST_RUNS = 64
-"""Beyond this, only the newest runs are compared."""
+"""Beyond this, only the newest runs are compared, and a file only with the runs of its folder nearest in time."""
 ROWS = 16
 """Rows to compare at the beginning and at the end."""
 _LOOKS, _LOOK_BYTES = 4, 64 * 1024
@@ -249,12 +250,15 @@ def _by_epoch(rows: Sequence[RowSample]) -> list[RowSample]:
 def _fitting(rows: Sequence[RowSample], copied: Sequence[RowSample]) -> float | None:
     """Fraction of matching numbers among rows within the other range; None if too few are comparable."""
     dense, sparse = sorted((rows, copied), key=lambda some: (some[-1].step - some[0].step) / len(some) if some else 0.0)
+    within = [row for row in sparse if dense and dense[0].step < row.step < dense[-1].step]
+    if len(within) < _FEW_ROWS:
+        return None
+    columns = {key: [(one.step, one.values[key]) for one in dense if key in one.values] for key in _keys(within)}
     fits: dict[str, list[bool]] = {}
     begun = -math.inf
-    within = [row for row in sparse if dense and dense[0].step < row.step < dense[-1].step]
     for row in within:
         for key, value in row.values.items():
-            others = [(one.step, one.values[key]) for one in dense if key in one.values]
+            others = columns[key]
             if not others or not _is_odd(value):
                 continue
             meant = [other for step, other in others if begun < step <= row.step]
@@ -265,12 +269,17 @@ def _fitting(rows: Sequence[RowSample], copied: Sequence[RowSample]) -> float | 
             fits.setdefault(key, []).append(fit)
         begun = row.step
     cells = [fit for own in fits.values() for fit in own]
-    return sum(cells) / len(cells) if len(fits) > 1 and len(within) >= _FEW_ROWS else None
+    return sum(cells) / len(cells) if len(fits) > 1 else None
 
 
 def _is_rounded(value: float, whole: float) -> bool:
-    unit = 10.0 ** int(Decimal(repr(value)).normalize().as_tuple().exponent) if value else 0.1
-    return math.isclose(value, whole, rel_tol=_CLOSE, abs_tol=0.6 * unit)
+    return math.isclose(value, whole, rel_tol=_CLOSE, abs_tol=_rounding(value))
+
+
+@lru_cache(maxsize=1024)
+def _rounding(value: float) -> float:
+    """How far a number may be from the one that was rounded to it: 0.6 units of its last decimal."""
+    return 0.6 * 10.0 ** int(Decimal(repr(value)).normalize().as_tuple().exponent) if value else 0.06
 
 
 def without_copies(
@@ -585,14 +594,33 @@ def _copied(
     if last_rows(found.kind, ROWS) is None and found.kind is not WHOLE_JSON:
         return 0
     own = numbers_of(found)
-    like = [
-        at
-        for at, (each, _) in enumerate(kept)
-        if _is_kept_with(each, found) or _is_kept_with(found, each) or not differ(numbers_of(each), own)
-    ]
-    if len(like) < len(kept) and any(spot.role for _, spot in kept):
-        return None  # they are parts of one run
-    return min(like, key=lambda at: not are_same(numbers_of(kept[at][0]), own), default=None)
+
+    def like(some: Iterable[int]) -> list[int]:
+        runs = [(at, kept[at][0]) for at in some]
+        return [
+            at
+            for at, run in runs
+            if _is_kept_with(run, found) or _is_kept_with(found, run) or not differ(numbers_of(run), own)
+        ]
+
+    if any(spot.role for _, spot in kept):
+        parts = like(range(len(kept)))
+        if len(parts) < len(kept):
+            return None  # they are parts of one run
+    else:
+        namesakes = like(at for at, (run, _) in enumerate(kept) if _stem(run) == _stem(found))
+        parts = namesakes or like(_nearest(found, [run for run, _ in kept]))
+    return min(parts, key=lambda at: not are_same(numbers_of(kept[at][0]), own), default=None)
+
+
+def _nearest(found: FoundRun, runs: Sequence[FoundRun]) -> list[int]:
+    """Indices of the runs written nearest in time, in their order."""
+    by_time = sorted(range(len(runs)), key=lambda at: abs((runs[at].modified_s or 0.0) - (found.modified_s or 0.0)))
+    return sorted(by_time[:MOST_RUNS])
+
+
+def _stem(found: FoundRun) -> str:
+    return Path(bare_name(Path(found.path).name)).stem
 
 
 def _is_kept_with(run: FoundRun, found: FoundRun) -> bool:

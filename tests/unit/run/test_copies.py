@@ -21,6 +21,7 @@ from rltop.formats.kinds import JSONL
 from rltop.model import RunState
 from rltop.report.text import check_text
 from rltop.run.discover import Rescanner, discover, future_run
+from rltop.run.grouping import MOST_RUNS
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -413,6 +414,28 @@ def test_of_several_runs_in_a_folder_each_has_its_own_log(tmp_path: Path) -> Non
     assert {run.name.raw: (Path(run.copies[0]).name, run.total_steps) for run in found} == {
         "runa": ("a.log", 100), "runb": ("b.log", 101),
     }  # fmt: skip
+
+
+def test_many_runs_in_one_folder_are_matched_by_name_or_with_a_bounded_number_of_comparisons(tmp_path: Path) -> None:
+    count = MOST_RUNS + 16
+    for seed in range(count):
+        jsonl(tmp_path, rows := numbers(seed, 40))
+        (tmp_path / "metrics.jsonl").rename(tmp_path / f"run{seed}.jsonl")
+        stepped = [{"step": step, **row} for step, row in enumerate(rows, 1)]
+        (tmp_path / f"run{seed}.csv").write_text(_as_csv(stepped))
+    named = discover([str(tmp_path)])
+    assert {run.name.raw: [Path(each).name for each in run.copies] for run in named.found} == {
+        f"run{seed}": [f"run{seed}.csv"] for seed in range(count)
+    }
+    for seed in range(count):
+        (tmp_path / f"run{seed}.csv").rename(tmp_path / f"table{seed}.csv")
+        os.utime(tmp_path / f"run{seed}.jsonl", (BEGUN_S + 60 * seed,) * 2)
+        os.utime(tmp_path / f"table{seed}.csv", (BEGUN_S + 60 * seed + 1,) * 2)
+    sought = discover([str(tmp_path)])
+    assert {run.name.raw: [Path(each).name for each in run.copies] for run in sought.found} == {
+        f"run{seed}": [f"table{seed}.csv"] for seed in range(count)
+    }
+    assert named.compared < 10 * count < sought.compared < (MOST_RUNS + 10) * count
 
 
 def _as_csv(rows: list[dict[str, float]]) -> str:
