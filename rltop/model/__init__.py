@@ -44,4 +44,5 @@ from rltop.model.verdicts import (
     Unit,
     Verdict,
     VerdictState,
+    explaining,
 )

@@ -326,7 +326,14 @@ RESTART_RULE = "L6"
 """The rule that reports a restart."""
 
 
-_CRIT_ORDER = {POISON_FAMILY: 0, "collapse": 1}
+_EXPLAINING = (POISON_FAMILY, "collapse")
+"""After a non-finite update everything else is a consequence; a collapse sums up what other rules report one by one."""
+
+
+def explaining(level: Level, family: str) -> int:
+    """Rank among alarms of one level: those that explain the others come first."""
+    is_first = level >= Level.WARN and family in _EXPLAINING
+    return _EXPLAINING.index(family) if is_first else len(_EXPLAINING)
 
 
 def _is_among(rule: str, part: str, rules: Collection[str]) -> bool:
@@ -407,14 +414,14 @@ class Verdict(NamedTuple):
         return max(self.level, self.worst)
 
     @property
-    def urgency(self) -> tuple[bool, int, int, bool]:
-        """Sort key: active verdicts first, then the worst level; among equals, settled ones last.
+    def urgency(self) -> tuple[bool, int, int, bool, str, int]:
+        """Sort key of alerts wherever they are shown: active ones first, then the worst level.
 
-        Among CRIT verdicts, NaN and Inf come first and a collapse second: after a non-finite update everything else is
-        a consequence, and a collapse sums up what other rules report one by one.
+        Among equals those that explain the others, then those that have not settled, the main stream, the oldest.
         """
-        rank = _CRIT_ORDER.get(self.family, len(_CRIT_ORDER)) if self.level is Level.CRIT else 0
-        return not self.is_active, -self.level, rank, self.state is VerdictState.SETTLED
+        is_settled = self.state is VerdictState.SETTLED
+        explains = explaining(self.level, self.family)
+        return not self.is_active, -self.level, explains, is_settled, self.stream, self.since_record
 
 
 class EventState(enum.StrEnum):

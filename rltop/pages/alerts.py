@@ -95,7 +95,7 @@ def _group(
     snapshot: Snapshot, name: str, verdicts: Sequence[Verdict], aside: Sequence[Verdict], past: History
 ) -> BadgeGroup:
     firing = [verdict for verdict in verdicts if verdict.is_active]
-    order = sorted([*firing, *aside], key=lambda v: (v in aside, *v.urgency, v.stream, v.since_record))
+    order = sorted([*firing, *aside], key=lambda v: (v in aside, v.urgency))
     now_muted = snapshot.part.judging.muted
     badges = tuple(Badge(v, "" if v not in aside else _MUTED if v.is_of(now_muted) else _ACKNOWLEDGED) for v in order)
     fired = {verdict.rule for verdict in (*firing, *aside) if not verdict.stream}

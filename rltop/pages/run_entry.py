@@ -90,8 +90,8 @@ class RunEntry:
 
 def read_entry(snapshot: Snapshot) -> RunEntry:
     firing = snapshot.firing
-    worst = max(firing, key=lambda verdict: (verdict.level, verdict.state is not VerdictState.SETTLED), default=None)
-    level = max((verdict.level for verdict in firing), default=Level.OK)
+    worst = min(firing, key=lambda verdict: verdict.urgency, default=None)
+    level = Level.OK if worst is None else worst.level
     what = "" if worst is None else _what(worst)
     more = max(0, incident_count(firing) - 1)
     failure, state = snapshot.source.failure, snapshot.source.state

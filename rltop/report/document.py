@@ -234,9 +234,16 @@ def worst_of(snapshot: Snapshot) -> Document:
         level = Level.CRIT
     alerts = [one for one in history.alerts if not one.is_muted]
     own, earlier = ([one for one in alerts if one.is_earlier is is_earlier] for is_earlier in (False, True))
+    shown = [(one.rule, one.stream) for one in snapshot.firing]
+
+    def place(alert: Alert) -> tuple[int, int]:
+        """The worst first; of equals the one whose verdict is shown first."""
+        whose = alert.rule, alert.stream
+        return -alert.level, shown.index(whose) if alert.is_active and whose in shown else len(shown)
+
     return {
         "worst": level.word,
-        "worst_alert": _alert(min(own, key=lambda one: one.rank, default=None)),
+        "worst_alert": _alert(min(own, key=lambda one: (place(one), one.rank), default=None)),
         "earlier_alert": _alert(min(earlier, key=lambda one: one.rank, default=None)),
         "muted_alerts": history.muted,
         "own_rules": {

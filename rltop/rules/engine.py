@@ -393,7 +393,7 @@ class Engine(Cloned):
         states = [one for one in self._states if one.is_shown(self._context.observation.record)]
         states = [one for one in states if one.level > Level.INFO or not one.is_moot(self._context)]
         asked = [one for one in states if self._muted.isdisjoint((one.spec.rule, one.spec.id)) is not is_muted]
-        return sorted(map(self._verdict, self._told_of.shown(asked)), key=lambda v: (*v.urgency, v.since_record))
+        return sorted(map(self._verdict, self._told_of.shown(asked)), key=lambda v: v.urgency)
 
     def _verdict(self, state: AlertState) -> Verdict:
         found = verdict_of(state, *_subject(state, self.rules.identity), self._context)

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from rltop import units
 from rltop.catalog.dialect import Identity
-from rltop.model import POISON_FAMILY, RESTART_RULE, Event, EventState, Incident, Level, Verdict, VerdictState
+from rltop.model import RESTART_RULE, Event, EventState, Incident, Level, Verdict, VerdictState, explaining
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple, Struct, replace
 
@@ -118,7 +118,7 @@ def verdicts_of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    return tuple(sorted(verdicts, key=lambda verdict: (*verdict.urgency, verdict.since_record)))
+    return tuple(sorted(verdicts, key=lambda verdict: verdict.urgency))
 
 
 def step_at_same_time(stream: Stream, step: int, other: Stream) -> int | None:
@@ -177,10 +177,6 @@ class Calendar:
         return own_steps[at] if at >= 0 else None
 
 
-_FIRST = (POISON_FAMILY, "collapse")
-"""Families of CRIT alerts that explain the others and therefore come first."""
-
-
 class Alert(Struct):
     """One alert from the event log, active or over.
 
@@ -222,10 +218,9 @@ class Alert(Struct):
         return self.family if spec is None else spec.title
 
     @property
-    def rank(self) -> tuple[bool, int, int]:
-        """Sort key: the current attempt first, then the worst level, then NaN and Inf, then a collapse."""
-        is_first = self.level is Level.CRIT and self.family in _FIRST
-        return self.is_earlier, -self.level, _FIRST.index(self.family) if is_first else len(_FIRST)
+    def rank(self) -> tuple[bool, int, int, str, int]:
+        """Sort key: the current attempt first, then the worst level; among equals as verdicts are sorted."""
+        return self.is_earlier, -self.level, explaining(self.level, self.family), self.stream, self.since_step
 
 
 class History(Struct):

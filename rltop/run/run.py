@@ -351,7 +351,7 @@ class Run:
         found += [one for watch in self._watches for one in watch.verdicts if not one.is_of(self.main.judging.muted)]
         for each in self._judged:
             found += verdicts_of_stream(each.verdicts, each.role)
-        return _advised(sorted(found, key=lambda v: (*v.urgency, v.stream, v.since_record)), self.state)
+        return _advised(worst_first(found), self.state)
 
     def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
         """The verdicts at a step, worst first, those of other streams at the same time; None: the current ones."""

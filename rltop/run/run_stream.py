@@ -729,7 +729,7 @@ class Judging:
     def standing(self, *, is_loading: bool) -> Sequence[Verdict]:
         """Active or just recovered alerts, worst first, including silence."""
         found, timed = self.judged(is_loading=is_loading).verdicts, self._stream.timed_verdicts
-        return sorted([*found, *timed], key=lambda v: (*v.urgency, v.since_record)) if timed else found
+        return worst_first([*found, *timed]) if timed else found
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Exclude a rule's verdicts, or include them again; its events are still logged.

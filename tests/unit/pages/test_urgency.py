@@ -43,8 +43,12 @@ def test_order_among_equals() -> None:
     over = poison._replace(state=VerdictState.RECOVERED, recovered_step=60)
     collapse = a_verdict("X1", Level.CRIT, family="collapse", since_record=20)
     stays = a_verdict("R1", Level.CRIT, state=VerdictState.SETTLED, since_record=1)
-    order = sorted([mild, over, stays, older, collapse, poison], key=lambda verdict: verdict.urgency)
-    assert order == [poison, collapse, older, stays, mild, over]
+    other = older._replace(stream="explorer", since_record=1)
+    warned = a_verdict("X1", Level.WARN, family="collapse", since_record=20)
+    begun = a_verdict("T1", Level.WARN, since_record=3)
+    later = begun._replace(rule="O1", since_record=4)
+    order = [poison, collapse, older, other, stays, warned, begun, later, mild, over]
+    assert sorted(order[5:] + order[:5], key=lambda verdict: verdict.urgency) == order
 
 
 def test_the_sentence_and_the_badges_do_not_depend_on_the_order_of_verdicts() -> None:

@@ -137,6 +137,14 @@ def test_every_recorded_run_can_be_told_as_the_published_schema_says(run: Record
     Draft202012Validator(SCHEMA_FILE).validate(checked)
 
 
+@each_jsonl_run()
+def test_the_worst_alert_of_a_recorded_run_is_the_one_that_is_shown_first(run: RecordedRun) -> None:
+    document = read(check_document(Snapshot(run_of_file(run.metrics))))
+    first = next(iter(document["verdicts"]), None)
+    if first is not None and first["level"] == document["worst"] and first["level"] in ("warn", "crit"):
+        assert (document["worst_alert"]["rule"], document["worst_alert"]["level"]) == (first["rule"], first["level"])
+
+
 def test_the_schema_refuses_what_is_not_promised(run: FakeRun) -> None:
     document = read(check_document(Snapshot(run)))
     validator = Draft202012Validator(SCHEMA_FILE)
