@@ -42,6 +42,13 @@ _NOISE_TO_SIGMA = 1.2533
 """Factor from mean absolute deviation to standard deviation of a normal distribution: sqrt(pi / 2)."""
 _WANDER_TO_SIGMA = _NOISE_TO_SIGMA / math.sqrt(6.0)
 """Factor from mean absolute second difference to standard deviation: its variance is 1 + 4 + 1 times that of one."""
+_OF_RHO = {"sigmas": 5.0, "slow_sigmas": 5.0, "streak_sigmas": 7.0}
+"""Deviations added to those of a threshold for an autocorrelation of 1; set on 120 made AR(1) rewards."""
+_HELD_OUT = 30
+"""A loss that has lasted this many records is no swing."""
+_CHANCE, _TRIMMED_TO_SIGMA = 2.5, 1.943
+"""Standard errors of an autocorrelation that may be chance; from the mean of the lower three quarters of absolute
+normal values to their standard deviation."""
 _NOISES, _HARDLY = 3.0, 0.02
 """How far an evaluation may be below the best: in robust standard deviations, and as a share of the best."""
 _ANOTHER_LENGTH = 0.1
@@ -151,6 +158,7 @@ class RewardCrash(Detector):
         out = min(lasts, int(thresholds["out_lasts"]))
         self.out = NOfMCounter(max(1, 3 * out // 4), out)
         self.is_ill = self.is_success = False
+        self.swings, self.swung = (0.0, 0.0), 0
         self.evaluation, self.dips = _Evaluation(), _Dips()
         self.dips.is_noisy = lasts > 1
 
@@ -158,6 +166,7 @@ class RewardCrash(Detector):
         self.evaluation.observe(context)
         if (finding := self._judge(context)) is None:
             return None
+        finding = self._beyond_swings(finding, context)
         if finding is QUIET and self.is_young:
             finding = self._judge_stay(context.reward.usual)
         self.is_single = self.is_single and context.reward.value in (0.0, 1.0)
@@ -270,6 +279,22 @@ class RewardCrash(Detector):
     def _learned(self) -> float:
         return max(self.best - min(self.worst, self.initial), self.thresholds["share"] * abs(self.best))
 
+    def _beyond_swings(self, finding: Finding, context: RuleContext) -> Finding:
+        """The finding, unless an autocorrelated reward swings that far by itself, and has not stayed there for long."""
+        if finding is QUIET or self.is_firing or self.dips.is_noisy:
+            self.swung = 0
+            return finding
+        if not self.swung:
+            read = context.reward.read
+            held = [one for row in context.recent if (one := read(row.values)) is not None]
+            self.swings = _swings_of(held[: -int(self.thresholds["streak"])])
+        self.swung += 1
+        (sigma, rho), loss = self.swings, (finding.baseline or 0.0) - finding.value
+        kind = "slow_sigmas" if finding.value == context.reward.usual else "sigmas"
+        kind = "streak_sigmas" if finding.words else kind
+        least = self.thresholds[kind] * min(sigma, finding.extra[0]) + _OF_RHO[kind] * rho * sigma
+        return QUIET if loss <= least and self.swung < _HELD_OUT else finding
+
     def _judge_stay(self, level: float) -> Finding:
         self.down = self.down + 1 if self.best - level > self.thresholds["slow"] * self._learned else 0
         if self.down < self.thresholds["stays"]:
@@ -342,6 +367,24 @@ class RewardCrash(Detector):
         else:
             before = f"best median of ten, by step {finding.steps[1]:,}"
         return f"{what} {number(finding.baseline or 0)} → {number(finding.value)} ({before})"
+
+
+def _swings_of(values: list[float]) -> tuple[float, float]:
+    """Standard deviation and lag-one autocorrelation, less what is chance; from second differences: free of a trend."""
+    if len(values) < _FEW:
+        return 0.0, 0.0
+    near, far = (_second_difference(values, lag) for lag in (1, min(LEVEL, len(values) // 3)))
+    if far <= 0.0:
+        return 0.0, 0.0
+    rho = 1.0 - (near / far) ** 2 - _CHANCE / math.sqrt(len(values))
+    return far * _TRIMMED_TO_SIGMA / math.sqrt(6.0), max(0.0, rho)
+
+
+def _second_difference(values: list[float], lag: int) -> float:
+    """Mean absolute difference without the largest quarter, which may be crashes."""
+    apart = sorted([abs(a - 2.0 * b + c) for a, b, c in zip(values, values[lag:], values[2 * lag :], strict=False)])
+    held = apart[: len(apart) - len(apart) // 4]
+    return sum(held) / len(held)
 
 
 def _floor(level: float, thresholds: Mapping[str, float]) -> float:

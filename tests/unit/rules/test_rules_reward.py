@@ -257,3 +257,27 @@ def test_r1_a_young_run_that_rose_at_one_jump_and_fell_for_good_has_crashed(seed
     back = lambda r: versions(r if r < fell + 20 else fell - 1)  # noqa: E731
     assert alarms(play(120, reward_mean=back), "R1") == []
     assert alarms(play(120, reward_mean=lambda r: noise[r - 1])) == []
+
+
+def _autocorrelated(seed: int, rho: float) -> list[float]:
+    """400 values of a stationary AR(1) process of mean 0 and deviation 1."""
+    draw = random.Random(seed)
+    values = [draw.gauss(0.0, 1.0)]
+    while len(values) < 400:
+        values.append(rho * values[-1] + math.sqrt(1.0 - rho * rho) * draw.gauss(0.0, 1.0))
+    return values
+
+
+@each_row("rho, most", [(0.3, 1), (0.5, 1), (0.8, 4)])
+def test_r1_an_autocorrelated_reward_swings_by_itself(rho: float, most: int) -> None:
+    swinging = [[0.5 + 0.1 * one for one in _autocorrelated(seed, rho)] for seed in range(12)]
+    assert sum(bool(alarms(play(400, reward_mean=one), "R1")) for one in swinging) <= most
+
+
+@each_row("rho", [0.0, 0.3, 0.5, 0.8])
+def test_r1_an_autocorrelated_reward_that_falls_has_crashed(rho: float) -> None:
+    for seed in range(6):
+        noise = _autocorrelated(seed, rho)
+        fallen = [0.1 + 0.7 * min(1.0, i / 150) if i < 250 else 0.3 for i in range(400)]
+        rewards = [level + 0.05 * one for level, one in zip(fallen, noise, strict=True)]
+        assert any(250 < one.record < 260 for one in alarms(play(400, reward_mean=rewards), "R1")), seed
