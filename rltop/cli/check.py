@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltop.cli.open_session import each_run, read_pipe, read_rollouts, read_whole, reading_error, runs_of
 from rltop.cli.output import output_style, print_error, print_exception, text_width, write_output
-from rltop.cli.resolve_paths import load_config
+from rltop.cli.resolve_paths import in_turn, load_config
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError, SourceError, worst_code
@@ -238,7 +238,7 @@ def print_several(found: Sequence[FoundRun], config: Config, arguments: Namespac
     from rltop.report.text import runs_text
 
     entries, is_whole = [], True
-    for number, each in enumerate(found):
+    for number, each in enumerate(in_turn(found)):
         # A list does not search for completions, neither here nor on the screen.
         has_rollouts = arguments.json or bool(config.ingest.rollouts)
         session = read_whole(each, config, is_live=arguments.live, has_rollouts=has_rollouts)

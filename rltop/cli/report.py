@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rltop import units
 from rltop.cli.open_session import each_run, read_whole, reading_error
 from rltop.cli.output import print_exception, write_output
-from rltop.cli.resolve_paths import load_config, one_run
+from rltop.cli.resolve_paths import in_turn, load_config, one_run
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError, cannot_write
@@ -102,7 +102,7 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
         is_it = [isinstance(each, FoundRun) and os.path.realpath(each.path) == place for each in asked]
         asked = [baseline if it else each for each, it in zip(asked, is_it, strict=True)]
         asked += [] if any(is_it) else [baseline]
-    for found in asked:
+    for found in in_turn(asked):
         if not isinstance(found, FoundRun):
             failed.append(found[1])
             continue

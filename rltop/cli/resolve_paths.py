@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -45,6 +45,7 @@ _WORKING_S = 0.001
 """Processor time per tick: reading a block takes more, waiting for a file system hardly any."""
 _MOST_LEFT_OUT = 12
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -189,6 +190,17 @@ def answered(path: str, work: Callable[[], Result]) -> Result:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def in_turn(runs: Sequence[Item]) -> Iterator[Item]:
+    """Yield runs to be read one after the other; report progress if that takes long."""
+    clock = Clock()
+    said_s = clock.monotonic()
+    for number, each in enumerate(runs):
+        if (now := clock.monotonic()) - said_s >= SAY_S:
+            said_s = now
+            print_error(f"{number:,} of {len(runs):,} runs read so far")
+        yield each
 
 
 def _no_answer(silent_s: float, doing: str) -> NoAnswerError:

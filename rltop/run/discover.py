@@ -52,6 +52,8 @@ _TITLE_BYTES = 64 * 1024
 _NOT_METRICS = frozenset(
     {"rollouts", "completions", "traces", "samples", "generations", "media", ".git", "node_modules", ".venv", ".trash"}
 )
+_PSEUDO = frozenset({"/dev", "/proc", "/sys"})
+"""Their files come from the kernel; reading some of them blocks."""
 _TITLED = (WANDB, SWANLAB)
 _FILES = FileSystem()
 _UNREADABLE = (OSError, DecodeError, RecursionError, MemoryError)
@@ -517,7 +519,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
                 return
             try:
                 if _is_folder_to_scan(entry, scanned):
-                    if depth < _MAX_DEPTH and entry.name not in _NOT_METRICS:
+                    if depth < _MAX_DEPTH and entry.name not in _NOT_METRICS and entry.path not in _PSEUDO:
                         queue.append((entry.path, depth + 1))
                 elif _is_worth_a_look(entry, result):
                     info = entry.stat()

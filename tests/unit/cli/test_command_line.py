@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tables import each_row
 
-from rltop.cli import main
+from rltop.cli import main, resolve_paths
 from rltop.cli.arguments import parse
 from rltop.cli.plain import COMMANDS, plain
 from rltop.run import run_stream
@@ -223,6 +223,16 @@ def test_once_prints_a_line_of_each_of_several_runs(tmp_path: Path, capsys: pyte
     assert "2 runs" in err
     code, out, _ = run(["--once", "--json", tmp_path], capsys)
     assert {document["run"] for document in json.loads(out)} == {"a", "b"}
+
+
+def test_reading_many_runs_reports_progress(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolve_paths, "SAY_S", 0.0)
+    for name in "abc":
+        rows(tmp_path / name / "metrics.jsonl", 40)
+    for command in (["--once"], ["report", "-o", tmp_path / "report.md"]):
+        assert "2 of 3 runs read so far" in run([*command, tmp_path], capsys)[2]
 
 
 def test_once_prints_the_newest_of_several_where_it_is_asked_for(
