@@ -160,14 +160,14 @@ def _reached_by(snapshot: Snapshot, step_s: float | None, until_s: float | None)
 
 
 def clock_text(time_s: float, from_s: float) -> str:
-    """A local time, as exact as it is near `from_s`: 14:32 · Thu 14:32 · 3 Dec 14:32 · 3 Dec 2031."""
+    """A local time, as exact as it is near `from_s`: 14:32 · Thu 14:32 · 3 Dec 14:32 · 3 Feb 2031, of another year."""
     from datetime import datetime  # noqa: PLC0415 - not before the first frame
 
     at, here = datetime.fromtimestamp(time_s).astimezone(), datetime.fromtimestamp(from_s).astimezone()
     days = (at.date() - here.date()).days
-    if abs(days) >= 365:
-        return at.strftime("%-d %b %Y")
-    return at.strftime("%H:%M" if days == 0 else "%a %H:%M" if 0 < days < 7 else "%-d %b %H:%M")
+    if 0 <= days < 7:
+        return at.strftime("%a %H:%M" if days else "%H:%M")
+    return at.strftime("%-d %b %H:%M" if at.year == here.year else "%-d %b %Y")
 
 
 def generation_text(snapshot: Snapshot) -> str:

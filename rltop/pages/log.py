@@ -89,6 +89,8 @@ def _counts(view: LogView, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).add(" ")
     if state.note:
         return builder.add(Label.of(state.note).display, "warn").row()
+    if not count and (state.is_looking or state.size):
+        return builder.add("reading …", "dim").row()
     builder.add(units.counted(count, "line"), "text")
     parts = []
     if view.errors:

@@ -147,8 +147,10 @@ class Glyphs(Struct):
         """Replace what this set cannot write: our own glyphs by ASCII equivalents, outside text by `?` per cell."""
         if not self.is_ascii or text.isascii():
             return text
-        # This keeps the width; a lone > between two numbers would read as a comparison.
-        return "".join(char if char.isascii() else self._spell(char) for char in text.replace(" → ", " ->"))
+        if " → " in text:
+            # A lone > between two numbers would read as a comparison. The third cell goes behind what is written there.
+            text = _WRITTEN.sub(lambda run: f"{run[0].replace(' → ', '->'):<{len(run[0])}}", text)
+        return "".join(char if char.isascii() else self._spell(char) for char in text)
 
     def _spell(self, char: str) -> str:
         known = self._table.get(ord(char))
@@ -156,6 +158,8 @@ class Glyphs(Struct):
             return known
         return "?" * char_width(char)
 
+
+_WRITTEN = regex(r"\S+(?: \S+)*")
 
 _OWN_SIGNS = {
     "\N{MINUS SIGN}": "-", "–": "-", "—": "-", "×": "x", "·": "|", "…": "~", "±": "~", "≤": "<", "≥": ">", "→": ">",

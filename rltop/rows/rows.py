@@ -144,17 +144,31 @@ def clip_middle(text: str, width: int) -> str:
     return clip(text, width - cell_width(end)) + end
 
 
+def _clip_words(text: str, width: int) -> str:
+    """Clip a text that is longer than `width` cells after a whole word, if the words are not too long for that."""
+    kept = clip(text, width).removesuffix(ELLIPSIS)
+    blank = len(kept) if text[len(kept)] == " " else kept.rfind(" ")
+    while blank > 0 and _parts_value(text, blank):
+        blank = kept.rfind(" ", 0, blank)
+    kept = (kept[:blank] if blank > width // 3 else kept).rstrip(" ,;:")
+    # A number right before an ellipsis would look as if digits were missing.
+    return kept + (" " if kept[-1:].isdigit() and cell_width(kept) < width - 1 else "") + ELLIPSIS
+
+
 def wrap(text: str, width: int, lines: int) -> list[str]:
     """Break `text` at blanks into at most `lines` lines of `width` cells."""
     out: list[str] = []
     rest = plain(text).strip()
     while rest and len(out) < lines:
-        if cell_width(rest) <= width or len(out) == lines - 1:
-            out.append(clip(rest, width))
+        if cell_width(rest) <= width:
+            out.append(rest)
+            break
+        if len(out) == lines - 1:
+            out.append(_clip_words(rest, width))
             break
         fitting = _beginning(rest, width)
         blank = len(fitting) if rest[len(fitting)] == " " else fitting.rfind(" ")
-        while blank > 0 and _parts_unit(rest, blank):
+        while blank > 0 and _parts_value(rest, blank):
             blank = fitting.rfind(" ", 0, blank)
         cut = blank if blank > width // 3 else max(1, len(_beginning(rest, width - 1)))
         out.append(clip(rest[:cut].rstrip(), width))
@@ -165,7 +179,10 @@ def wrap(text: str, width: int, lines: int) -> list[str]:
 _UNITS = frozenset({"%", "s", "ms", "h", "m", "d", "min", "pp", "tok", "nats", "GB"})
 
 
-def _parts_unit(text: str, blank: int) -> bool:
+def _parts_value(text: str, blank: int) -> bool:
+    """Whether a break at `blank` would part a number from its unit, or from what it became."""
+    if "→" in text[blank - 1 : blank + 2]:
+        return True
     word = text[blank + 1 : blank + 6].split(" ", 1)[0].rstrip(",;.:)")
     return text[blank - 1].isdigit() and word in _UNITS
 
@@ -315,9 +332,10 @@ def fill(rows: list[Row], height: int | None) -> list[Row]:
 
 
 def too_small(width: int, height: int, glyphs: Glyphs, least: tuple[int, int]) -> list[Row]:
-    wanted = f"{least[0]}×{least[1]}"
+    # Sizes of the terminal, in which the footer has a row.
+    wanted = f"{least[0]}×{least[1] + 1}"
     told = f"window too small: {wanted} needed"
-    texts = (f"{told}, {width}×{height} here", told, f"{wanted} needed", wanted, "")
+    texts = (f"{told}, {width}×{height + 1} here", told, f"{wanted} needed", wanted, "")
     text = next(text for text in texts if len(text) <= max(0, width))
     return fill([RowBuilder(max(0, width), glyphs).add(text, "warn").row()], max(0, height))
 

@@ -227,7 +227,7 @@ def _stretched(data: SparkData) -> SparkData:
     found = next(((up, down) for up, down in _STRETCHES if (used - 1) * up // down < room), None)
     if found is None or used < 2:
         return data
-    up, down = found
+    up, down = found if used >= _FEWEST else (2, 1)  # two values have a cell each
     lows, highs = [math.nan] * room, [math.nan] * room
     for at in range(used):
         to = at * up // down
@@ -262,6 +262,8 @@ _CLOSE = 2
 _FLAT = 1e-9
 _SAFE_SMALL, _SAFE_LARGE = 1e-280, 1e290
 _EMPTY = LEVELS * LEVELS
+_FEWEST = 3
+"""Least values that are joined to a line."""
 
 
 class _Heights(NamedTuple):
@@ -322,9 +324,9 @@ def _rescaled(data: SparkData, size: float) -> SparkData:
 
 
 def _bridged(codes: bytes, breaks: frozenset[int]) -> list[int]:
-    """Bridge columns without a value with a straight line, except across a restart."""
+    """Bridge columns without a value with a straight line, except across a restart; two values make no line."""
     filled = list(codes)
-    if _EMPTY not in codes:
+    if _EMPTY not in codes or len(codes) - codes.count(_EMPTY) < _FEWEST:
         return filled
     before = -1
     for at, code in enumerate(codes):

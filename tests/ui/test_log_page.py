@@ -14,8 +14,10 @@ from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
 from rltop.clock import FakeClock
-from rltop.pages.log import LogPage
+from rltop.pages.log import LogPage, LogView, paint_log
+from rltop.rows.glyphs import UNICODE
 from rltop.run.console_end import EndReader
+from rltop.run.console_log import LogState
 from rltop.run.options import IngestOptions
 
 SIZE = (100, 24)
@@ -170,3 +172,11 @@ async def test_the_headline_of_a_death_leads_to_the_log_that_tells_of_it(
         await until(pilot, app, lambda: "RuntimeError: NCCL communicator was aborted" in page_text(app))
         await press(pilot, "O")
         assert not isinstance(screen_of(app).page, LogPage)
+
+
+def test_a_log_that_is_still_being_read_is_not_said_to_be_empty() -> None:
+    for size, is_looking, said in ((0, True, "reading …"), (90, False, "reading …"), (0, False, "0 lines")):
+        state = LogState(("train.log",), "train.log", size, is_looking=is_looking)
+        rows = paint_log(LogView("", state, 0, [], [], [], 0, True, None), 0, 80, 20, UNICODE)
+        text = "".join(piece.text for piece in rows[1].line)
+        assert said in text and ("no error found" in text) is (said == "0 lines")

@@ -60,7 +60,15 @@ def test_wrapped_text_fits(text: str, width: int, lines: int) -> None:
 def test_wrap_breaks_at_blanks_but_not_before_a_unit() -> None:
     assert wrap("steps are 45 % slower", 12, 3) == ["steps are", "45 % slower"]
     assert wrap("gen is 71 % of the step", 11, 3) == ["gen is 71 %", "of the step"]
-    assert wrap("one two three four", 8, 2) == ["one two", "three f…"]
+    assert wrap("reward 0.527 → 0.682 now", 16, 3) == ["reward", "0.527 → 0.682", "now"]
+
+
+def test_wrapped_text_that_is_too_long_ends_with_a_whole_word() -> None:
+    assert wrap("one two three four", 8, 2) == ["one two", "three…"]
+    assert wrap("one two three four", 8, 1) == ["one two…"]
+    assert wrap("fell to 0.5; keep watching", 18, 1) == ["fell to 0.5; keep…"]
+    assert wrap("the reward 0.5 → 0.6123", 18, 1) == ["the reward…"]
+    assert wrap("completions_mean_length of it", 10, 1) == ["completio…"]
 
 
 @given(
@@ -101,7 +109,8 @@ def test_both_sets_have_one_sign_of_one_cell_for_everything() -> None:
 
 def test_ascii_spells_what_it_knows_and_counts_what_it_does_not() -> None:
     assert ASCII.to_ascii("−12 % × 3 · KL") == "-12 % x 3 | KL"
-    assert ASCII.to_ascii("reward 0.989 → 0") == "reward 0.989 ->0", "a greater-than sign would say something else"
+    arrows = ASCII.to_ascii("reward 0.989 → 0   3 → 2 → 1  x"), ASCII.to_ascii(" → 1")
+    assert arrows == ("reward 0.989->0    3->2->1    x", " > 1"), "a greater-than sign would say something else"
     assert ASCII.to_ascii("長") == "??"
 
 

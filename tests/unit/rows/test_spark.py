@@ -65,9 +65,19 @@ def test_a_ramp_climbs_and_a_level_line_is_level() -> None:
 
 
 def test_steps_without_a_value_are_bridged() -> None:
-    assert draw([0, NAN, NAN, NAN, NAN, NAN, NAN, 3]) == "▁▃▅▇"
+    assert draw([0, NAN, NAN, 1.3, NAN, NAN, NAN, 3]) == "▁▃▆▇"
     assert draw([NAN, NAN, 0, NAN, NAN, 3, NAN, NAN])[0] == " "
     assert draw([NAN, NAN, 0, NAN, NAN, 3, NAN, NAN])[-1] == " "
+
+
+def test_one_value_or_two_make_no_line() -> None:
+    for values, newest, drawn in (
+        ([5.0], 0, "▃"),
+        ([2.0, 1.0], 1, "▇▁"),
+        ([1.0, *[NAN] * 9, 2.0, *[NAN] * 9], 19, f"▁{' ' * 9}▇"),
+    ):
+        data = fitted(SparkData(values, values, StepWindow(0, 1, len(values)), newest=newest), 40)
+        assert "".join(piece.text for piece in sparkline(data, UNICODE)).rstrip() == drawn
 
 
 def test_a_line_is_not_bridged_over_a_restart() -> None:
