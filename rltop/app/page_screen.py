@@ -142,7 +142,7 @@ class PageScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         palette = self._host.themes.palette
-        # Textual sets this only after the first layout, which would show a page two rows shorter for a moment.
+        # Textual sets this only after the first layout, which would show a page one row shorter for a moment.
         self.set_class(self.app.size.height < ROOMY_ROWS, "-low")
         if isinstance(self.page, ListPage):
             filter_input = FilterInput(name=self.page.filter_hint, id="filter", compact=True)
@@ -162,9 +162,7 @@ class PageScreen(Screen[None]):
         yield KeyLine(self.page.footer)
 
     def _rows(self, width: int, height: int) -> Sequence[Row]:
-        # On a low screen the message covers the last row: the page keeps its height.
-        is_covered = self.has_class("-low") and self.has_class("-told")
-        rows = _with_marks(self.page.paint(self.moment, width, height + is_covered), self.page, self.moment)
+        rows = _with_marks(self.page.paint(self.moment, width, height), self.page, self.moment)
         return with_matches(rows, self._sought, self._match) if self._sought else rows
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:

@@ -24,15 +24,12 @@ from rltop.trainers import setup_hints
 if TYPE_CHECKING:
     from rltop.pages.where import OpenStep
 
-CHROME_ROWS = 2
-"""The status line and the footer below every page."""
-
 ROOMY_ROWS = 16
-"""Terminal height from which these are shown; on lower screens the page needs every line."""
+"""Terminal height from which a page has a status line and a footer below it; on lower screens they share one line."""
 
 
 def body_height(terminal_height: int) -> int:
-    return max(1, terminal_height - (CHROME_ROWS if terminal_height >= ROOMY_ROWS else 0))
+    return max(1, terminal_height - (2 if terminal_height >= ROOMY_ROWS else 1))
 
 
 STATE_ROLES = {

@@ -162,7 +162,7 @@ def _help_texts() -> Mapping[str, str]:
 class Page(ABC):
     """A page about one run; its attributes are its state while it is open."""
 
-    least: ClassVar[tuple[int, int]] = (40, 12)
+    least: ClassVar[tuple[int, int]] = (40, 11)
     """Least width and height of the screen that the page needs."""
 
     where: ClassVar[Sequence[Scope]] = ()

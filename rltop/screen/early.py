@@ -123,8 +123,8 @@ class EarlyPicture:
         self._selection = Selection()
         self._selection.update(rows[: body_height(height)])
         # The page will show what is selected here, if there is room for it.
-        self._status_line = range(body_height(height), height)[:1]
-        self._key_line, self._keys = range(body_height(height), height)[1:], keys
+        self._status_line = range(body_height(height), height)[:-1]
+        self._key_line, self._keys = range(body_height(height), height)[-1:], keys
 
     def frame(self) -> bytes:
         """The complete screen, background included; wrapping is off, so that no row can scroll it."""

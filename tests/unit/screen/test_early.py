@@ -61,13 +61,14 @@ def test_rows_are_drawn_from_the_top_on_the_themes_ground() -> None:
 
 
 def test_a_row_that_fills_the_line_does_not_scroll() -> None:
-    rows = [Row((Piece(str(i) * 20),)) for i in range(5)]
-    assert screen(EarlyPicture(rows, 20, 5, PALETTE).frame()).display == [str(i) * 20 for i in range(5)]
+    rows = [Row((Piece(str(i) * 20),)) for i in range(4)]
+    picture = EarlyPicture(rows, 20, 5, PALETTE, keys="4" * 20)
+    assert screen(picture.frame()).display == [str(i) * 20 for i in range(5)]
 
 
 def test_more_rows_than_lines_are_left_out() -> None:
     rows = [Row((Piece(str(i)),)) for i in range(9)]
-    assert screen(EarlyPicture(rows, 20, 5, PALETTE).frame()).display[-1].strip() == "4"
+    assert [line.strip() for line in screen(EarlyPicture(rows, 20, 5, PALETTE).frame()).display] == [*"0123", ""]
 
 
 def test_no_control_character_gets_through() -> None:
