@@ -307,10 +307,11 @@ class Advice(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The action without the reason: `go back to checkpoint 120`, `stop the run`, `keep watching`."""
+        """The action alone: `go back to checkpoint 120`, `stop the run`, what to look at, or else `keep watching`."""
         if self.action is Action.GO_BACK and self.checkpoint is not None:
             return f"{self.action.value} to checkpoint {self.checkpoint:,}"
-        return {Action.STOP: "stop the run", Action.WATCH: "keep watching"}.get(self.action, self.action.value)
+        watch = self.reason.partition(": ")[2] or "keep watching"
+        return {Action.STOP: "stop the run", Action.WATCH: watch}.get(self.action, self.action.value)
 
     @property
     def text(self) -> str:

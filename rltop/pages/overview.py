@@ -152,6 +152,11 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
     """What ranks below every verdict: no more rows, a logged error, or a job that goes on after the run finished."""
     if snapshot.source.state in (RunState.STUCK, RunState.WAITING) and snapshot.part.state_note:
         return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
+    if snapshot.source.state is RunState.STUCK:
+        since = (
+            "" if snapshot.part.silent_s is None else f" for {units.age(snapshot.part.silent_s).removesuffix(' ago')}"
+        )
+        return Sentence(Label.of(f"no new record{since}: look at the process"), Level.WARN, Target(TargetKind.WHERE))
     if snapshot.source.failure.raw and snapshot.source.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
         target = Target(TargetKind.LOG) if snapshot.source.failure_log else None
         return Sentence(Label.of(ending_words(snapshot)), Level.WARN, target)
@@ -276,9 +281,7 @@ def _cost(timing: TimingView | None) -> str:
     if largest is not None and unexplained > max(0.5, largest.share):
         return f"{units.share(unexplained)} of step time unaccounted for"
     if largest is None or len(timing.top) < 2 or largest.share < _TALKATIVE_SHARE:
-        if not timing.median_s:
-            return f"logged step time {units.duration(timing.total_s)}"
-        return f"median logged step time {units.duration(timing.pace_s)}"
+        return ""
     if largest.is_longer:
         return longer_words(largest, timing)
     text = f"{largest.name.raw}: {units.share(largest.share)} of step time"
@@ -471,7 +474,7 @@ def _newest_events(snapshot: Snapshot) -> tuple[Event, ...]:
     return tuple(as_known(snapshot, [events[i] for i in shown]))
 
 
-LEAST = (40, 12)
+LEAST = (40, 11)
 """Least columns and rows that show something useful."""
 
 

@@ -25,7 +25,7 @@ HISTORY_STEPS = 200
 """Number of steps that medians are taken over, on every page."""
 
 PACE_STEPS = 50
-"""Number of the newest ones that give the current pace."""
+"""Number of the newest ones that give the current pace, which the header shows."""
 _MOST_SHARE = 10
 _NEWEST, _STRAYS, _OTHER = 9, 1, 0.1
 """A change of pace: at least `_NEWEST` steps, all but `_STRAYS` in nine of them beyond a quartile of the steps before,
@@ -152,11 +152,7 @@ class TimingView(NamedTuple):
 
     @property
     def pace_s(self) -> float:
-        return median_of(self.paced)
-
-    @property
-    def paced(self) -> Sequence[float]:
-        return at_present_pace([step.total_s for step in self.strip[-PACE_STEPS:]])
+        return median_of(at_present_pace([step.total_s for step in self.strip[-PACE_STEPS:]]))
 
     @property
     def top(self) -> tuple[StageReading, ...]:
@@ -556,13 +552,8 @@ def _comparisons(view: TimingView) -> list[str]:
     older = "newest step with timing" if view.is_older else ""
     if view.median_s is None:
         return [older]
-    usual = f"median {units.duration(view.median_s)}"
-    shorter = _compared(view, view.median_s, usual)
-    if abs(view.pace_s - view.median_s) < 0.02 * view.median_s:
-        return shorter
-    # The header shows the current pace: make clear that the median covers different steps.
-    pace = f"last {len(view.paced)}: {units.duration(view.pace_s)}"
-    return [*_compared(view, view.median_s, f"{pace}; {usual}")[:1], f"({pace}; {usual})", f"({pace})", *shorter]
+    count, median = len(view.strip), units.duration(view.median_s)
+    return [*_compared(view, view.median_s, f"median of last {count}: {median}"), f"(median of {count}: {median})"]
 
 
 def _compared(view: TimingView, median_s: float, usual: str) -> list[str]:
@@ -577,7 +568,7 @@ def _compared(view: TimingView, median_s: float, usual: str) -> list[str]:
     elif delta > 0 and (rare := _rarest_cost(view)) is not None and rare.duration_s > 0.3 * delta:
         texts.append(f"({usual}, {moved}: {rare.name} {units.duration(rare.duration_s)})")
         texts.append(f"({usual}, {moved}: {rare.name})")
-    return [*texts, f"({usual}, {moved})", f"({moved})"]
+    return [*texts, f"({usual}, {moved})", f"({usual})"]
 
 
 def _rarest_cost(view: TimingView) -> StageReading | None:

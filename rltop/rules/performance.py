@@ -508,7 +508,7 @@ class AuxiliaryStage(Detector):
             return None
         if tokens := values.get("total_tokens", 0.0):
             self.more = max(1.0, tokens / (self.tokens.push(tokens) or tokens))
-        found = [self._judge(name, values[name], step) for name in _LINES if name in values]
+        found = [self._judge(name, values[name], context) for name in _LINES if name in values]
         if len(self.evaluated) >= self.thresholds["evaluated"]:
             found.append(self._judge_evaluations())
         most = max(found, key=lambda one: (one.level, one.value), default=None)
@@ -526,8 +526,9 @@ class AuxiliaryStage(Detector):
             return QUIET
         return Finding(WARN, share, None, line, (median_of(taken), 0.0), ("time_eval",))
 
-    def _judge(self, name: str, seconds: float, step: float) -> Finding:
-        thresholds, share, least = self.thresholds, seconds / step, self.thresholds["grown_s"]
+    def _judge(self, name: str, seconds: float, context: RuleContext) -> Finding:
+        thresholds, least, at = self.thresholds, self.thresholds["grown_s"], context.observation.step
+        share = seconds / context.values["time_step"]
         if (stage := self.stages.get(name)) is None:
             stage = self.stages[name] = _Stage()
         base, early = stage.start.push(seconds), stage.first.value
@@ -536,20 +537,21 @@ class AuxiliaryStage(Detector):
             stage.first.push(seconds)
         elif early is not None and stage.latest.is_above(max(least, thresholds["grown"] * early * self.more)):
             share = share if share <= 1.0 else share / (1.0 + share)
-            return Finding(WARN, share, None, None, (seconds, early), (name,))
+            return Finding(WARN, share, None, None, (seconds, early, at), (name,))
         line = thresholds[_LINES[name]]
         if share <= line or share > 1.0:
             return QUIET
         has_grown = base is not None and seconds > thresholds["rise"] * base * self.more
         has_grown = has_grown and seconds > stage.start.factor(thresholds["sigmas"]) * (base or 0.0)
         is_absurd = name in _LIGHT and share > thresholds["absurd"]
-        return Finding(WARN if has_grown or is_absurd else INFO, share, None, line, (seconds, base or 0.0), (name,))
+        return Finding(WARN if has_grown or is_absurd else INFO, share, None, line, (seconds, base or 0.0, at), (name,))
 
     def headline(self, finding: Finding) -> str:
-        (name, *parts), (seconds, base) = finding.words, finding.extra
+        (name, *parts), (seconds, base, *steps) = finding.words, finding.extra
         what = "weight sync" if name in _SYNC else _SPOKEN.get(name, name.removeprefix("time_"))
         before = f" (baseline {duration(base)})" if base and abs(seconds - base) > _ALIKE * base else ""
-        return f"{what} {duration(seconds)}{before}: {percent(finding.value)} of step time{''.join(parts)}"
+        at = f" at step {steps[0]:,.0f}" if steps else ""
+        return f"{what} {duration(seconds)}{before}: {percent(finding.value)} of step time{at}{''.join(parts)}"
 
 
 class Unexplained(Detector):
@@ -568,4 +570,6 @@ class Unexplained(Detector):
         missing = 1.0 - (sum(stages.values()) - extras) / seconds
         if missing <= self.thresholds["info"]:
             return QUIET
-        return Finding(INFO, missing, None, self.thresholds["info"], (missing * seconds,))
+        rest = " (without checkpoint and validation)" if extras else ""
+        found = missing * seconds, context.observation.step
+        return Finding(INFO, missing, None, self.thresholds["info"], found, (rest,))

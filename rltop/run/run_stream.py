@@ -467,7 +467,11 @@ class RunStream:
         """Whether the age is that of the file, because its rows have no times that can be trusted."""
         return self.arrived_s is None and self.newest_s == self._modified_s
 
-    def _age_when_read(self) -> float | None:
+    @property
+    def silent_s(self) -> float | None:
+        """Like `age_s`, and for a file that was read once its age at that time."""
+        if not self.is_finished:
+            return self.age_s
         newest, now = self.newest_s, self._clock.now()
         return None if self._modified_s is None or newest is None or newest > now else now - newest
 
@@ -558,7 +562,7 @@ class RunStream:
 
     def _state_by_age(self) -> RunState:
         """The state by the length of the silence, for a followed file as well as one that was read once."""
-        shown, age_s = self.shown, self._age_when_read() if self.is_finished else self.age_s
+        shown, age_s = self.shown, self.silent_s
         if age_s is None:
             return RunState.ENDED if self.is_finished else RunState.LIVE
         if shown.rules is None:

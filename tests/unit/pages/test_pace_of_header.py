@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.clock import FakeClock
-from rltop.pages.header import HeaderView, build_header, paint_header
+from rltop.pages.header import HeaderView, build_header, clock_text, paint_header
 from rltop.pages.overview import OverviewView, build_overview, paint_overview
 from rltop.pages.run_entry import read_entry
 from rltop.pages.stages import at_present_pace, build_timing
@@ -96,7 +97,7 @@ def test_every_place_speaks_of_one_step_time(tmp_path: Path) -> None:
     assert view.header.step_s == 170.0 and view.timing is not None and view.timing.median_s == 80.0
     assert read_entry(Snapshot(run)).pace_s == 170.0
     text = painted(view, 160)
-    assert "170 s/step" in text and "last 50: 170 s; median 80.0 s" in text
+    assert "170 s/step" in text and "median of last 150: 80.0 s" in text and "last 50" not in text
     assert "median step time 80" not in text
 
 
@@ -171,7 +172,7 @@ def test_what_has_elapsed_goes_by_the_clock_of_the_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
-def test_which_steps_the_logged_pace_rests_on_is_said_at_every_width(tmp_path: Path, width: int) -> None:
+def test_which_steps_the_median_is_of_is_said_at_every_width(tmp_path: Path, width: int) -> None:
     path = tmp_path / "metrics.jsonl"
     stages = {"timing_s/gen": 0.5, "timing_s/update_actor": 0.3, "timing_s/ref": 0.2, "timing_per_token_ms/gen": 0.4}
     with path.open("w") as file:
@@ -181,7 +182,8 @@ def test_which_steps_the_logged_pace_rests_on_is_said_at_every_width(tmp_path: P
             file.write(
                 json.dumps({"step": i, "data": {"actor/pg_loss": 0.1, "critic/rewards/mean": 0.5, **row}}) + "\n"
             )
-    assert "last 50: 170 s" in painted(build_overview(Snapshot(run_of_rows(path))), width)
+    text = painted(build_overview(Snapshot(run_of_rows(path))), width)
+    assert f"median of {'last ' * (width > 80)}150: 80.0 s" in text and text.count("median of") == 1
 
 
 def painted(view: OverviewView, width: int) -> str:
@@ -235,3 +237,11 @@ def test_an_age_is_said_to_be_of_the_file_where_its_rows_have_no_times(tmp_path:
     view = build_header(Snapshot(run), build_timing(Snapshot(run)))
     text = "".join(piece.text for piece in paint_header(view._replace(age_s=600.0), 120, UNICODE).line)
     assert (", 10 min ago" if times else ", file 10 min old") in text
+
+
+def test_a_clock_time_of_another_year_says_the_year() -> None:
+    def clock(month: int, day: int, year: int = 2026) -> str:
+        return clock_text(datetime(year, month, day, 14, 32).timestamp(), datetime(2026, 11, 28, 9, 0).timestamp())
+
+    assert (clock(11, 28), clock(11, 30), clock(12, 25)) == ("14:32", "Mon 14:32", "25 Dec 14:32")
+    assert (clock(6, 22, 2027), clock(11, 20)) == ("22 Jun 2027", "20 Nov 14:32")

@@ -14,10 +14,12 @@ from rltop.cli.open_session import direct
 from rltop.clock import FakeClock
 from rltop.config import load
 from rltop.model import Level, RunState
+from rltop.pages.overview import build_overview
 from rltop.rules.options import EngineOptions, RuleSettings
 from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from rltop.sources.events import ONCE
 
 
@@ -222,3 +224,20 @@ def test_a_file_whose_rows_have_no_times_is_judged_by_when_it_was_written(tmp_pa
         assert read_once(writer).state is state
     writer.append(rows(21)[-1], 5)
     assert writer.wait(10).state is RunState.LIVE
+
+
+def test_a_file_that_was_stuck_when_it_was_opened_is_not_said_to_be_well(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "metrics.jsonl", rows(20))
+    for run in (writer.wait(2_100.0), read_once(writer)):
+        assert run.state is RunState.STUCK and not run.verdicts
+        text = build_overview(Snapshot(run)).sentence.text.raw
+        assert text == "no new record for 35 min: look at the process"
+
+
+def test_the_headline_of_a_silence_advises_what_its_page_does(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "metrics.jsonl", rows(20))
+    for row in rows(25)[20:]:
+        writer.append(row, 10.0)
+    run = writer.wait(90.0)
+    text = build_overview(Snapshot(run)).sentence.text.raw
+    assert stalled(run) is Level.WARN and "; look at the process" in text and "keep watching" not in text
