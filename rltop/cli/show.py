@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,6 +101,9 @@ def _show_beside(config: Config, arguments: Namespace) -> int:
 
 def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:
     if not discovery.found:
+        gone = next((path for path in discovery.missing if not has_magic(path)), None)
+        if gone is not None:
+            raise cannot_read(gone, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
         print_error(*why_nothing_found(arguments.paths, discovery))
         return EXIT_NO_METRICS
     from rltop.cli.check import print_once, print_several

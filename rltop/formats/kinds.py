@@ -290,12 +290,13 @@ def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
     line, end, _ = text.partition(b"\n")
     if not end and not is_all:
         return None
-    if name.endswith(_OF_ROWS):
+    # Possibly binary data waits for the full head, so that the result does not depend on how the bytes are split.
+    is_odd = _is_odd(_outside_holes(head).partition(b"\n")[0])
+    if name.endswith(_OF_ROWS) and (not is_odd or b'\n{"' in head or (is_all and not is_noise(head))):
         return CSV if _CSV_HEADER.match(line) else JSONL
     if name.endswith((".csv", ".tsv")) or _CSV_HEADER.match(line):
         return CSV
-    # Possibly binary data waits for the full head, so that the result does not depend on how the bytes are split.
-    return CONSOLE if is_all or not _is_odd(_outside_holes(head).partition(b"\n")[0]) else None
+    return CONSOLE if is_all or not is_odd else None
 
 
 def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:

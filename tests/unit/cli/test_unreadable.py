@@ -302,8 +302,19 @@ def test_the_console_log_that_is_named_is_a_text(
         assert f"--log {log}: {reason}" in said if reason else "--log" not in said, command
 
 
-def test_binary_data_is_no_console_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("program", "train.log"):
+def test_what_does_not_exist_ends_with_one_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (["--once"], ["--json"], ["check"]):
+        for path in ("gone/", "gone", "gone/below/", "gone.jsonl", "gone/x.jsonl", "gone.db"):
+            assert main([*command, path]) == EXIT_USAGE, (command, path)
+            assert path in capsys.readouterr().err
+        assert main([*command, "gone*.jsonl"]) == EXIT_NO_METRICS
+
+
+def test_binary_data_is_neither_a_console_log_nor_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("program", "train.log", "metrics.jsonl"):
         path = put(tmp_path / name, bytes(range(256)) * 20)
         for command in COMMANDS:
             assert main([*command, str(path)]) == EXIT_USAGE, command
