@@ -145,9 +145,6 @@ class PageScreen(Screen[None]):
         # Textual sets this only after the first layout, which would show a page one row shorter for a moment.
         self.set_class(self.app.size.height < ROOMY_ROWS, "-low")
         if isinstance(self.page, ListPage):
-            filter_input = FilterInput(name=self.page.filter_hint, id="filter", compact=True)
-            filter_input.display = False
-            yield filter_input
             board: RowView = LongRowView(palette, self._rows, self._move, self._chosen, id="board")
         else:
             board = RowView(palette, self._rows, id="board", point=self._point, drag=self._drag)
@@ -156,6 +153,10 @@ class PageScreen(Screen[None]):
                 yield board
         else:
             yield board
+        if isinstance(self.page, ListPage):
+            filter_input = FilterInput(name=self.page.filter_hint, id="filter", compact=True)
+            filter_input.display = False
+            yield filter_input
         status = RowView(palette, self._status_rows, id="status")
         status.can_focus = False
         yield status

@@ -635,7 +635,7 @@ def _levels(rows: Sequence[_Link], glyphs: Glyphs) -> Callable[[_Link], Line]:
         role = "crit" if math.isinf(row.link.moved.score) else "value"
         return (
             Piece(f"{before:>{max(_LEVEL, left)}}", "value" if row.has_moved else "dim"),
-            Piece(f" {glyphs.arrow} " if after else "   ", "dim"),
+            Piece(f" {glyphs.becomes}".ljust(3) if after else "   ", "dim"),
             Piece(f"{after:>{max(_LEVEL, right)}}", role if after else "text"),
         )
 

@@ -194,7 +194,7 @@ def change_columns(
             "before", lambda one: (_number(one.shift.before, one), "value"), least=_NUMBER, priority=2,
             sort=lambda one: one.shift.before,
         ),
-        Column(" ", lambda one: (glyphs.arrow, "dim"), priority=2, gap=1),
+        Column(" ", lambda one: (glyphs.becomes, "dim"), priority=2, gap=1),
         Column(
             "after" if window is None else "median",
             lambda one: ("NaN/Inf", "crit") if one.is_nonfinite else (_number(one.shift.after, one), "value"),

@@ -234,8 +234,8 @@ def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[
         amount("median", lambda one: one.median_s, units.duration, least=8),
         amount("p95", lambda one: one.p95_s, units.duration, "note", least=8, priority=2),
         Column(
-            "share", lambda one: ("" if one.name.raw == _STEP else share_text(one.share), "unit"), least=6, priority=1,
-            sort=lambda one: one.share,
+            "mean share", lambda one: ("" if one.name.raw == _STEP else share_text(one.share), "unit"), least=6,
+            priority=1, sort=lambda one: one.share,
         ),
         Column("trend", _trend, least=6, sort=lambda one: one.trend),
         Column(

@@ -139,6 +139,11 @@ class Glyphs(Struct):
         """The glyph of a level followed by a blank; empty below `least`."""
         return f"{self.levels[level]} " if level >= least else ""
 
+    @property
+    def becomes(self) -> str:
+        """The arrow between two numbers, where a lone > would read as a comparison."""
+        return "->" if self.is_ascii else self.arrow
+
     def partial_bar(self, share: float, cells: int) -> str:
         full = round(min(1.0, max(0.0, share)) * cells)
         return self.bar * full + self.bar_rest * (cells - full)
