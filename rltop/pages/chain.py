@@ -436,7 +436,7 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], verdict: 
         text = _faint([link for _, _, link in gaps])
     if drifting:
         text += f"; {_listed(drifting)} {'was' if len(drifting) == 1 else 'were'} already drifting"
-    return f"{text}. Order alone is not proof of cause" if any(gap < -TOGETHER_RECORDS for gap, *_ in gaps) else text
+    return f"{text}. Order alone does not prove cause" if any(gap < -TOGETHER_RECORDS for gap, *_ in gaps) else text
 
 
 def _told(told: Story, links: Sequence[ChainLink]) -> str:
@@ -448,7 +448,7 @@ def _told(told: Story, links: Sequence[ChainLink]) -> str:
         if link.records is not None and link.records < -TOGETHER_RECORDS and _is_clear(link)
     ]
     text += f"; before the onset {', '.join(early)}" if early else ""
-    return f"{text}. Order alone is not proof of cause" if early or len(told.movers) > 1 else text
+    return f"{text}. Order alone does not prove cause" if early or len(told.movers) > 1 else text
 
 
 def _faint(links: Sequence[ChainLink]) -> str:

@@ -270,8 +270,11 @@ def _summary(view: ChangeView) -> str:
 def _name(one: Changed, width: int) -> tuple[str, str]:
     if width >= _WITH_KEYS:
         return Label.of(one.signal.key).display, "key"
-    name = instance_title(one.signal) if one.is_one_of_several else Label.of(one.signal.metric.title).display
-    return name, "text"
+    metric = one.signal.metric
+    if not one.is_one_of_several:
+        return Label.of(metric.title).display, "text"
+    # A part is named by its instance, which its spread has too.
+    return instance_title(one.signal) + (" std" if metric.name.endswith("_std") else ""), "text"
 
 
 def _sign(one: Changed, glyphs: Glyphs) -> tuple[str, str]:

@@ -634,10 +634,11 @@ def baseline_delta(snapshot: Snapshot, other: Snapshot, signal: Signal) -> Basel
 
 
 def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot) -> tuple[MetricRow, ...]:
-    return tuple(
-        row if row.reading.stream else row._replace(against=baseline_delta(snapshot, other, row.reading.signal).text)
-        for row in rows
-    )
+    texts = ["" if row.reading.stream else baseline_delta(snapshot, other, row.reading.signal).text for row in rows]
+    if not {*texts} - {"", units.UNKNOWN}:
+        # At a step that the other has not reached, dashes alone would take the place of a column.
+        return tuple(rows)
+    return tuple(row._replace(against=text) for row, text in zip(rows, texts, strict=True))
 
 
 def first_divergence(run: Run, other: Run, known: Remembered) -> str:

@@ -750,11 +750,12 @@ class OverviewPage(Page):
             return view
         from rltop.pages.compare import first_divergence, with_baseline  # noqa: PLC0415 - few sessions compare anything
 
-        ours, theirs = moment.snapshot, Snapshot(other)
+        ours, theirs, last = moment.snapshot, Snapshot(other), other.stream.last_step or 0
+        ends = f" (ends at step {units.step(last)})" if last < (ours.step or 0) else ""
         return view._replace(
             rows=with_baseline(view.rows, ours, theirs),
             more=with_baseline(view.more, ours, theirs),
-            divergence=f"vs {other.name.display}: {first_divergence(ours.run, other, self._remembered)}",
+            divergence=f"vs {other.name.display}{ends}: {first_divergence(ours.run, other, self._remembered)}",
         )
 
     def _with_new_clocks(self, moment: Moment, opened: OpenStep | None, width: int) -> Sequence[Row]:

@@ -75,7 +75,7 @@ def review(verdict: Verdict) -> Verdict:
     if reasons.is_in_weights and (verdict.level is Level.CRIT or _STOP_IF in reasons.warn):
         reason = "prefer a checkpoint from before the onset, if it is no worse in evaluation"
     elif causes and reasons.warn != reasons.crit and (verdict.level is Level.CRIT or " if " in reasons.warn):
-        reason = f"before the next run look for this first: {causes[0]}"
+        reason = f"before the next run, rule out the likeliest cause: {causes[0]}"
     return verdict._replace(advice=Advice(Action.REVIEW, reason))
 
 

@@ -388,6 +388,8 @@ async def test_what_cannot_be_compared_with_the_baseline_run_says_why(runs: list
     app = app_beside(short, runs[1])
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
+        text = page_text(app)
+        assert "vs short (ends at step 50): " in text and "vs run" not in text, "a column of dashes says nothing"
         app.carry_out(Push(MetricPage("actor/entropy")))
         await pilot.pause()
         assert "vs short ends at step 50" in page_text(app).splitlines()[0]

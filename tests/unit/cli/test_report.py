@@ -151,7 +151,14 @@ def test_a_baseline_run_is_added_once_and_the_others_differ_from_it(name: str, c
     page = path.read_text().replace("\\", "")
     told = "vs grpo_healthy: " if name.endswith("svg") else "where it diverges from grpo_healthy"
     assert "2 runs" in page and page.count(told) == 1
-    assert name.endswith("svg") or page.count("vs run") == 1
+    assert "vs run" not in page, "it ends before the steps that are shown"
+
+
+@each_row(("name", "count"), [("report.html", 1), ("report.md", 1), ("report.svg", 0)])
+def test_a_report_beside_a_baseline_run_has_a_column(name: str, count: int, tmp_path: Path) -> None:
+    path, runs = tmp_path / name, heads(tmp_path)
+    assert main(["report", runs[1], "--baseline", runs[0], "-o", str(path)]) == EXIT_OK
+    assert path.read_text().count("vs run") == count
 
 
 @each_row(

@@ -112,18 +112,20 @@ def test_sigmas_are_cut() -> None:
     assert [sigma_text(x) for x in (8.24, -12.6, 1e9, -1e9)] == ["+8.2", "−13", ">+99", "<−99"]
 
 
-def test_parts_of_a_reward_go_by_their_own_names() -> None:
+@pytest.mark.parametrize("has_std", [False, True])
+def test_parts_of_a_reward_go_by_their_own_names(has_std: bool) -> None:
     dice = random.Random(4)
     rows = []
     for step in range(60):
         right = (0.6 if step < 40 else 0.1) + dice.gauss(0, 0.01)
         row = {"reward": 0.5, "rewards/format/mean": 0.5, "rewards/right/mean": right}
+        row |= {"rewards/format/std": 0.1, "rewards/right/std": 0.3 * right} if has_std else {}
         rows.append({"step": step, **row, "frac_reward_zero_std": 0.0, "completions/mean_length": 9.0})
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
     text = "\n".join(
         "".join(piece.text for piece in row.line) for row in paint_change(build_change(Snapshot(run, 40)), 80, UNICODE)
     )
-    assert " right " in text
+    assert " right  " in text and (" right std " in text) is has_std
     assert "reward component" not in text
 
 
