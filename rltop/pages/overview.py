@@ -199,7 +199,8 @@ def build_sentence(
         ending = Sentence(Label.of(f"{snapshot.part.state_note}; below is what it held"), Level.WARN)
     is_silence = worst is None or worst.level < Level.WARN or worst.rule == LIVENESS_RULE
     if ending is None and opened is not None and opened.is_stuck and is_silence:
-        ending = Sentence(Label.of(f"stuck: {opened.words(0)}"), Level.WARN, Target(TargetKind.WHERE))
+        todo = "" if opened.phase else "; look at the process"
+        ending = Sentence(Label.of(f"stuck: {opened.words(0)}{todo}"), Level.WARN, Target(TargetKind.WHERE))
     if ending is not None:
         return ending
     if worst is not None and worst.level >= Level.WARN:

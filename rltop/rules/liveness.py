@@ -173,10 +173,11 @@ class Liveness(State):
         usual = f"median gap {duration(median)}, p99 {duration(p99)}" if self._gaps else "only one record so far"
         hint = "" if self.has_saved else "; a first checkpoint or validation may be running"
         text = f"no new record for {duration(age_s)} ({usual}){hint}"
-        numbers = {"silence": age_s, "median gap": median, "p99 gap": p99}
-        found = _verdict(SPEC.id, level, text, numbers, (self._last.record, self._last.step))
         line = lines.crit_s if level is Level.CRIT else lines.warn_s
-        return found._replace(metric="time_step", key=key, threshold=line, baseline=median)
+        # The silence is no value of the step time, so its threshold is no line in a chart of that.
+        numbers = {"silence": age_s, "median gap": median, "p99 gap": p99, "threshold": line}
+        found = _verdict(SPEC.id, level, text, numbers, (self._last.record, self._last.step))
+        return found._replace(metric="time_step", key=key, baseline=median)
 
 
 def _between(now_s: float | None, before_s: float | None) -> float | None:

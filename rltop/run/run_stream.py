@@ -484,7 +484,14 @@ class RunStream:
         shown, age_s = self.shown, self.age_s
         if shown.rules is None or age_s is None or self.arrived_s is None or shown.pipeline.is_finished:
             return None
-        return shown.rules.silence_verdict(age_s, self.lag_s, shown.pipeline.current_identity())
+        found, last = (
+            shown.rules.silence_verdict(age_s, self.lag_s, shown.pipeline.current_identity()),
+            self.stream.last_step,
+        )
+        if found is None or last is None or last == found.since_step:
+            return found
+        # The silence is after the newest row, which rules have not closed yet.
+        return found._replace(since_step=last, since_record=found.since_record + 1)
 
     def _input_verdict(self) -> Verdict | None:
         """The verdict on unreadable lines, or on a file without a record so far."""

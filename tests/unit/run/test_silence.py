@@ -241,3 +241,12 @@ def test_the_headline_of_a_silence_advises_what_its_page_does(tmp_path: Path) ->
     run = writer.wait(90.0)
     text = build_overview(Snapshot(run)).sentence.text.raw
     assert stalled(run) is Level.WARN and "; look at the process" in text and "keep watching" not in text
+
+
+def test_a_silence_begins_with_the_newest_row_and_is_no_value_of_the_step_time(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "metrics.jsonl", rows(20, step_time=9.0))
+    for row in rows(25, step_time=9.0)[20:]:
+        writer.append(row, 10.0)
+    (verdict,) = writer.wait(90.0).verdicts
+    assert (verdict.rule, verdict.since_step, verdict.since_record) == ("L4", 25, 25)
+    assert verdict.threshold is None and verdict.evidence[-1][:2] == ("threshold", 60.0)
