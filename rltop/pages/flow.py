@@ -333,7 +333,7 @@ def _paint_boxes(boxes: Sequence[Box], step: int | None, width: int, glyphs: Gly
                 builder.add(edge * (cells - 1 - cell_width(title)), role)
             else:
                 text, role = told[at][number] if number < len(told[at]) else ("", "text")
-                builder.left(f" {text}", cells, role)
+                builder.left(f" {text if cell_width(text) < cells else text.replace(' of ', '/')}", cells, role)
             has_arrow = number == 0 and (goes_on or at < len(boxes) - 1)
             builder.add(f" {glyphs.arrow} " if has_arrow else " " * _GAP, "dim")
         rows.append(builder.row())

@@ -257,7 +257,7 @@ def test_a_number_that_is_no_longer_logged_is_dated() -> None:
         early = {"fully_async/monitor/active_tasks_size": 90} if step < 20 else {}
         rows.append((step, {**_ALWAYS, TRAINER: 0.1, QUEUE: 3, **early}))
     shown = text_of(paint_flow(build_flow(Snapshot(run_of(verl_lines(rows)))), 120, UNICODE))
-    assert "@19: 90 in" in shown
+    assert "@19: 90 active" in shown
     assert "step 19, 21 steps before 40" in shown
 
 
