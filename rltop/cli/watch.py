@@ -570,7 +570,7 @@ class RunWatch:
             return "given up", f"gave up: {why}, and process {self._options.pid} has ended", code
         if self._may_judge(run) and self._is_gone(announcer, silent_s):
             if run.state is RunState.ENDED:
-                why = f"ended: {why}, and nothing tells why"
+                why = f"ended: {why}, cause unknown"
             return "given up", why, code
         return None
 

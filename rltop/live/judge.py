@@ -287,7 +287,7 @@ def sentence(where: JobStatus, now_s: float, rounded: Callable[[float], float] =
         ago = "" if where.since is None else f", {units.duration(rounded(max(0.0, now_s - where.since)))} ago"
         during = f", while {where.phase}" if where.phase else ""
         word = "died" if where.state == "dead" else where.state
-        return f"{word}{ago}{during}: {where.cause or 'nothing tells why'}"
+        return f"{word}{ago}{during}: {where.cause or 'cause unknown'}"
     if where.state in ("finished", "unknown") or where.since is None:
         sign = ";" if where.state == "finished" else ":"
         return f"{where.state}{sign} {where.cause}" if where.cause else where.state

@@ -37,10 +37,10 @@ _COARSE = ((60.0, 5.0), (600.0, 10.0), (math.inf, 60.0))
 _MOST_LISTED = 64
 _WAITS = "waiting for the first metric file; then its job is looked for"
 _NO_JOB = "rows that are played back, or come by standard input, name no job"
-_UNTOLD = "nothing tells yet where the job is"
+_UNTOLD = "the phase of the job is not known yet"
 _HINT = (
-    "Waiting for a console log, processes, engines or a scheduler to say more. Name the log: rltop --log FILE RUN; "
-    "a training loop of your own says where it is by log.phase(...)."
+    "So far only the metric file is known. Name the console log: rltop --log FILE RUN; a training loop of your own can "
+    "log its phases: log.phase(...)."
 )
 _LEAST_BAR = 16
 """Least cells of the bar of the open step next to a note."""

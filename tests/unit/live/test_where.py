@@ -76,7 +76,7 @@ def test_a_job_that_has_been_silent_for_days_has_ended(tmp_path: Path, capsys: p
     assert isinstance(found, dict)
     assert (code, found["state"], found["since"]) == (0, "ended", NOW_S - 5 * 86_400.0)
     assert main(["where", *words]) == 0
-    assert capsys.readouterr().out.endswith("ended, 5 d ago: nothing tells why\n")
+    assert capsys.readouterr().out.endswith("ended, 5 d ago: cause unknown\n")
 
 
 def test_what_died_by_a_clock_ahead_of_ours_died_just_now(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

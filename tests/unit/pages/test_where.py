@@ -250,8 +250,8 @@ def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> Non
 
     text = said(JobStatus("finished", source="metrics.jsonl"))
     assert "finished" in text and "metrics.jsonl" in text
-    assert "Waiting for" not in text
-    assert "Waiting for" in said(JobStatus("running", source="x"))
+    assert "So far only" not in text
+    assert "So far only" in said(JobStatus("running", source="x"))
     assert "last progress" not in text
     assert "last progress 100 s ago" in said(JobStatus("finished", source="x", moved_s=NOW_S - 100.0))
     named = said(JobStatus("finished", source="/experiments" * 9 + "/train.log", moved_s=NOW_S - 100.0))
