@@ -170,7 +170,9 @@ def wrap(text: str, width: int, lines: int) -> list[str]:
         blank = len(fitting) if rest[len(fitting)] == " " else fitting.rfind(" ")
         while blank > 0 and _parts_value(rest, blank):
             blank = fitting.rfind(" ", 0, blank)
-        cut = blank if blank > width // 3 else max(1, len(_beginning(rest, width - 1)))
+        # A path that is too long is broken behind a folder.
+        cut = blank if blank > width // 3 else fitting.rfind("/") + 1
+        cut = cut if cut > width // 3 else max(1, len(_beginning(rest, width - 1)))
         out.append(clip(rest[:cut].rstrip(), width))
         rest = rest[cut:].lstrip()
     return out

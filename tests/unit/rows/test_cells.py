@@ -61,6 +61,7 @@ def test_wrap_breaks_at_blanks_but_not_before_a_unit() -> None:
     assert wrap("steps are 45 % slower", 12, 3) == ["steps are", "45 % slower"]
     assert wrap("gen is 71 % of the step", 11, 3) == ["gen is 71 %", "of the step"]
     assert wrap("reward 0.527 → 0.682 now", 16, 3) == ["reward", "0.527 → 0.682", "now"]
+    assert wrap("$ROOT/project_name/metrics.jsonl", 25, 3) == ["$ROOT/project_name/", "metrics.jsonl"]
 
 
 def test_wrapped_text_that_is_too_long_ends_with_a_whole_word() -> None:
