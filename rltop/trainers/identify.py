@@ -31,6 +31,8 @@ _CLOCK_ROWS = 5
 _CLOCK_GROWTH = 3.0
 """A step time that grows on every one of the first rows, evenly or to over three times its first value, is a clock:
 the time since the start."""
+_EQUAL, _CLOCK_LEAD, _EPOCH = 1.001, 10.0, 1e8
+"""Ratio of equal increments; steps that a clock may be ahead of the first row, for start-up; seconds since 1970."""
 
 _PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
 _GROUP_RELATIVE = frozenset({Algorithm.GRPO, Algorithm.RLOO})
@@ -368,7 +370,11 @@ def _impossible(signal: Signal, samples: Sequence[float]) -> float | None:
         return told
     if is_time and len(values) >= _CLOCK_ROWS and all(a < b for a, b in pairwise(values)):
         ticks = [after - before for before, after in pairwise(values)]
-        is_clock = values[-1] > _CLOCK_GROWTH * values[0] > 0.0 or max(ticks) < _CLOCK_GROWTH * min(ticks)
+        most, least = max(ticks), min(ticks)
+        # A clock ticks once a step, and no two steps take the same to a thousandth: such a duration only grows.
+        if most < _EQUAL * least and _CLOCK_LEAD * most < values[0] < _EPOCH:
+            return None
+        is_clock = values[-1] > _CLOCK_GROWTH * values[0] > 0.0 or most < _CLOCK_GROWTH * least
         return told if is_clock else None
     return None
 

@@ -576,3 +576,14 @@ def test_a_name_that_may_be_of_two_keys_or_is_one_itself_is_not_taken_for_anothe
         found = shared.signals([name], Algorithm.UNKNOWN)
         if len(meant) > 1 and name not in meant and "/" not in name:
             assert not found, name
+
+
+def test_a_step_time_that_grows_evenly_is_a_duration_and_the_time_since_the_start_is_none() -> None:
+    keys = [*VERL_GRPO, "timing_s/step"]
+    grows = {"timing_s/step": [60.6 + 0.6 * i for i in range(20)]}
+    assert "time_step" in plain(keys, grows).signals
+    for first in (31.0, 1.7e9):
+        clock = {"timing_s/step": [first + 31.0 * i for i in range(20)]}
+        assert "time_step" not in plain(keys, clock).signals, first
+    late = {"timing_s/step": [5000.0 + 31.0 * i + 3.0 * (i % 3) for i in range(20)]}
+    assert "time_step" not in plain(keys, late).signals
