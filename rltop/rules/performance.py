@@ -16,7 +16,7 @@ from rltop.model import Evidence, Observation, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Detector, EvidenceNames, Finding, State, worst
 from rltop.rules.standing import own_time
-from rltop.stats.rolling import Frozen, Window, median_of
+from rltop.stats.rolling import Frozen, Window, log_spread_of, lower_half_of, median_of
 from rltop.structs import NamedTuple
 from rltop.units import duration, measure_like, number, percent
 
@@ -289,8 +289,8 @@ class ThroughputDrop(Detector):
 
 _RAISED = 1.35
 """Above this multiple of the run-start baseline, a step is not typical."""
-_SKIPPED = 3
-"""First records excluded from the baseline: compilation and warm-up."""
+_SKIPPED, _LEAST, _LEARNT = 3, 10, 30
+"""First records excluded from the baseline: compilation and warm-up; how many it needs, and has at most."""
 _EVALUATIONS = 2
 """After this many evaluations in steps of typical length, and none in a longer one, step time excludes them."""
 _MOST, _DUE, _MUCH_LONGER = 0.5, 0.6, 1.5
@@ -321,32 +321,34 @@ class SlowNowAndThen(Detector):
     """P16: most steps are as fast as ever, but now and then, or periodically, one takes a multiple of that."""
 
     work = Work()
-    start, per_token = Frozen(), Frozen()
-    head: tuple[tuple[Observation, float, float | None], ...] = ()
+    early: tuple[tuple[Observation, float, float], ...] = ()
     evaluated: tuple[float, ...] = ()
-    line = math.inf
+    line, base, pace = math.inf, 0.0, 0.0
     slow: tuple[_Slow, ...] = ()
+    longest = (0.0, 0)
     ordinary, between, until, found = 0, 0.0, 0, QUIET
     usual: Observation | None = None
-    has_rollouts = was_evaluated = is_outside = False
+    has_rollouts = was_evaluated = is_outside = is_learnt = False
 
     def detect(self, context: RuleContext) -> Finding | None:
         seen, values = context.observation, context.values
         seconds = values.get("time_step", 0.0)
         is_block = "P1" in context.standing or "P1" in context.held  # of slow steps: a single slowdown
         if self.slow and (seen.record > self.until + _OVER or (self.found is QUIET and is_block)):
-            self.slow, self.found, self.since = (), QUIET, None
-        if self.start.is_final and seconds <= self.line and not self.slow:
+            self.slow, self.found, self.since, self.longest = (), QUIET, None, (0.0, 0)
+        if self.is_learnt and seconds <= self.line and not self.slow:
             self.work.total = values.get("num_tokens")
             return QUIET if seconds > 0.0 else None
-        tokens = self.work.of(values)
-        if seconds <= 0.0 or self._is_explained(context, seconds):
+        tokens = self.work.of(values) or 0.0
+        is_explained = seconds <= 0.0 or self._is_explained(context, seconds)
+        if self.slow and not self.was_evaluated:
+            self.longest = max(self.longest, (seconds, seen.step))
+        if is_explained:
             return None
-        was_known = self.start.value is not None
-        if not self.start.is_final:
-            self._learn(seen, seconds, tokens)
-        if was_known:
+        if self.base:
             self._take(seen, seconds, tokens)
+        if not self.is_learnt:
+            self._learn((seen, seconds, tokens))
         return QUIET if seen.record > self.until else self.found
 
     def _is_explained(self, context: RuleContext, seconds: float) -> bool:
@@ -365,39 +367,36 @@ class SlowNowAndThen(Detector):
 
     def _holds_no_evaluation(self, seconds: float) -> bool:
         """Whether evaluations are known to lie outside the step time, so this record is an ordinary one."""
-        if not self.is_outside and not self.start.is_final:
-            most = _RAISED * (self.start.value or 0.0)
-            self.is_outside = len(self.evaluated) >= _EVALUATIONS and max(self.evaluated) <= most
+        if not (self.is_outside or self.is_learnt):
+            self.is_outside = len(self.evaluated) >= _EVALUATIONS and max(self.evaluated) <= _RAISED * self.base
             self.evaluated = (*self.evaluated, seconds)
         return self.is_outside
 
-    def _learn(self, seen: Observation, seconds: float, tokens: float | None) -> None:
+    def _learn(self, one: tuple[Observation, float, float]) -> None:
         """Update the run-start baseline and the threshold."""
-        start, thresholds, was_known = self.start, self.thresholds, self.start.value is not None
-        start.push(seconds)
-        if tokens:
-            self.per_token.push(seconds / tokens)
-        if not was_known:
-            self.head = (*self.head, (seen, seconds, tokens))
-        if (base := start.value) is None:
+        was_known, thresholds, self.early = self.base > 0.0, self.thresholds, (*self.early, one)
+        known = self.early[_SKIPPED:]
+        if len(known) < _LEAST:
             return
-        factor = max(thresholds["warn"], start.factor(thresholds["sigmas"]))
-        self.line = base * (max(factor, thresholds["short_warn"]) if base < thresholds["short_s"] else factor)
-        if not was_known:
-            # The baseline is known only now: judge the steps so far as well.
-            for each in self.head[_SKIPPED:]:
-                self._take(*each)
+        most = lower_half_of([one for _, one, _ in known], _RAISED)
+        fast = [(one, work) for _, one, work in known if one <= most]
+        times, paces = [one for one, _ in fast], [one / work for one, work in fast if work]
+        self.base, self.pace, self.is_learnt = median_of(times), median_of(paces or [0.0]), len(known) == _LEARNT
+        factor = max(thresholds["warn"], math.exp(min(700.0, thresholds["sigmas"] * log_spread_of(times))))
+        self.line = self.base * (max(factor, thresholds["short_warn"]) if self.base < thresholds["short_s"] else factor)
+        for each in () if was_known else known:
+            self._take(*each)  # the baseline is known only now: judge the steps so far as well
 
-    def _take(self, seen: Observation, seconds: float, tokens: float | None) -> None:
-        start = self.start.value or 1.0
-        part, base = (_HELD, self.found.extra[1]) if self.found.level > OK else (1.0, start)
-        line, pace = [1.0 + part * (one - 1.0) for one in (self.line / start, self.thresholds["per_token"])]
-        if seconds <= max(line * base, pace * (self.per_token.value or 0.0) * (tokens or 0.0)):
+    def _take(self, seen: Observation, seconds: float, tokens: float) -> None:
+        part, base = (_HELD, self.found.extra[1]) if self.found.level > OK else (1.0, self.base)
+        line, pace = [1.0 + part * (one - 1.0) for one in (self.line / self.base, self.thresholds["per_token"])]
+        if seconds <= max(line * base, pace * self.pace * tokens):
             self.ordinary, self.between, self.usual = self.ordinary + 1, self.between + seconds, seen
             return
         one = _Slow(seen, seconds, self.ordinary, self.between, self.usual or seen)
         self.slow = (*[each for each in self.slow if each.seen.record > seen.record - _SUMMED][1 - _NEWEST :], one)
         self.ordinary, self.between = 0, 0.0
+        self.longest = max(self.longest, (seconds, seen.step))
         # An active alert is judged over all of its slow steps.
         ends = [self.slow[begin:] for begin in range(len(self.slow) + 1 - max(_SEVERAL, int(self.thresholds["n"])))]
         found = ((self._judge(end), end) for end in (ends[:1] if self.found.level > OK else ends))
@@ -430,7 +429,7 @@ class SlowNowAndThen(Detector):
         period = steps * least / records if is_periodic else 0.0
         is_rare = not period and len(taken) < thresholds["often"] * records
         level = INFO if typical < thresholds["short_s"] or stage in _SYNC or is_rare else held[0]
-        extra = (mean, typical, float(len(slow)), records + 1.0, period, longest.seconds, float(longest.seen.step))
+        extra = (mean, typical, float(len(slow)), records + 1.0, period, *map(float, self.longest))
         return Finding(level, share, None, thresholds["costs" if level is WARN else "info"], extra, (stage,))
 
     def headline(self, finding: Finding) -> str:

@@ -18,7 +18,7 @@ from rltop.rules.context import ILL, LEVEL, REWARD, LeftMetric, RewardTrack, Rul
 from rltop.rules.evaluations import RETURN
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
 from rltop.stats.persistence import NOfMCounter
-from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window, mad_of, median_of, middle_of
+from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window, mad_of, median_of, middle_of, swings_of
 from rltop.units import measure, number
 
 _RECENT = 3
@@ -46,9 +46,6 @@ _OF_RHO = {"sigmas": 5.0, "slow_sigmas": 5.0, "streak_sigmas": 7.0}
 """Deviations added to those of a threshold for an autocorrelation of 1; set on 120 made AR(1) rewards."""
 _HELD_OUT = 30
 """A loss that has lasted this many records is no swing."""
-_CHANCE, _TRIMMED_TO_SIGMA = 2.5, 1.943
-"""Standard errors of an autocorrelation that may be chance; from the mean of the lower three quarters of absolute
-normal values to their standard deviation."""
 _NOISES, _HARDLY = 3.0, 0.02
 """How far an evaluation may be below the best: in robust standard deviations, and as a share of the best."""
 _ANOTHER_LENGTH = 0.1
@@ -287,7 +284,7 @@ class RewardCrash(Detector):
         if not self.swung:
             read = context.reward.read
             held = [one for row in context.recent if (one := read(row.values)) is not None]
-            self.swings = _swings_of(held[: -int(self.thresholds["streak"])])
+            self.swings = swings_of(held[: -int(self.thresholds["streak"])])
         self.swung += 1
         (sigma, rho), loss = self.swings, (finding.baseline or 0.0) - finding.value
         kind = "slow_sigmas" if finding.value == context.reward.usual else "sigmas"
@@ -367,24 +364,6 @@ class RewardCrash(Detector):
         else:
             before = f"best median of ten, by step {finding.steps[1]:,}"
         return f"{what} {number(finding.baseline or 0)} → {number(finding.value)} ({before})"
-
-
-def _swings_of(values: list[float]) -> tuple[float, float]:
-    """Standard deviation and lag-one autocorrelation, less what is chance; from second differences: free of a trend."""
-    if len(values) < _FEW:
-        return 0.0, 0.0
-    near, far = (_second_difference(values, lag) for lag in (1, min(LEVEL, len(values) // 3)))
-    if far <= 0.0:
-        return 0.0, 0.0
-    rho = 1.0 - (near / far) ** 2 - _CHANCE / math.sqrt(len(values))
-    return far * _TRIMMED_TO_SIGMA / math.sqrt(6.0), max(0.0, rho)
-
-
-def _second_difference(values: list[float], lag: int) -> float:
-    """Mean absolute difference without the largest quarter, which may be crashes."""
-    apart = sorted([abs(a - 2.0 * b + c) for a, b, c in zip(values, values[lag:], values[2 * lag :], strict=False)])
-    held = apart[: len(apart) - len(apart) // 4]
-    return sum(held) / len(held)
 
 
 def _floor(level: float, thresholds: Mapping[str, float]) -> float:
@@ -494,5 +473,6 @@ class WorseAfterRestart(Detector):
             metric = CATALOG.get(name)
             title, unit = ("the reward", Unit.NONE) if metric is None else (metric.title, metric.unit)
             how = "" if told else "continues at " if self.since == self.resumed else "is at "
-            told.append(f"{title} {how}{measure(value, unit)}, was {measure(level, unit)}")
+            before = "" if told or self.resumed is None else f" before step {self.resumed[1]:,}"
+            told.append(f"{title} {how}{measure(value, unit)}, was {measure(level, unit)}{before}")
         return f"after the restart {'; '.join(told)}"

@@ -70,6 +70,45 @@ def log_spread_of(values: Sequence[float]) -> float:
     return MAD_TO_SIGMA * mad_of(logs) if logs else 0.0
 
 
+_CHANCE, _TRIMMED_TO_SIGMA = 2.5, 1.943
+"""Standard errors of an autocorrelation that may be chance; from the mean of the lower three quarters of absolute
+normal values to their standard deviation."""
+_FEW, _FAR = 8, 10
+
+
+def swings_of(values: list[float]) -> tuple[float, float]:
+    """Standard deviation and lag-one autocorrelation of a series, the latter less what is chance; a trend is not in it.
+
+    From second differences over one and ten values; (0.0, 0.0) for fewer than eight values.
+    """
+    if len(values) < _FEW:
+        return 0.0, 0.0
+    near, far = (_second_difference(values, lag) for lag in (1, min(_FAR, len(values) // 3)))
+    if far <= 0.0:
+        return 0.0, 0.0
+    rho = 1.0 - (near / far) ** 2 - _CHANCE / math.sqrt(len(values))
+    return far * _TRIMMED_TO_SIGMA / math.sqrt(6.0), max(0.0, rho)
+
+
+def _second_difference(values: list[float], lag: int) -> float:
+    """Mean absolute difference without the largest quarter, which may be crashes."""
+    apart = sorted([abs(a - 2.0 * b + c) for a, b, c in zip(values, values[lag:], values[2 * lag :], strict=False)])
+    held = apart[: len(apart) - len(apart) // 4]
+    return sum(held) / len(held)
+
+
+def lower_half_of(values: Sequence[float], least: float) -> float:
+    """The highest of the lower of two clusters of positive values, each of two fifths at least; else of all values.
+
+    They are clusters if a gap between them is larger than the lower one is wide, and than `least`, as ratios.
+    """
+    ordered = sorted(values)
+    middle = range(len(ordered) * 2 // 5 + 1, len(ordered) * 3 // 5 + 1)
+    at = max(middle, key=lambda i: ordered[i] / ordered[i - 1], default=0)
+    is_apart = at > 0 and ordered[at] / ordered[at - 1] > max(least, ordered[at - 1] / ordered[0])
+    return ordered[at - 1] if is_apart else ordered[-1]
+
+
 class Window(Cloned):
     """The last `size` values of a series.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Callable
 
 import pytest
@@ -136,6 +137,24 @@ def test_the_periodic_cost_ends() -> None:
     assert not [verdict for verdict in engine.verdicts if verdict.raised_by == "P16" and verdict.recovered_step is None]
 
 
+def test_every_second_step_is_named_from_the_first_record_on() -> None:
+    for odd in (0, 1):
+        engine = play(60, time_step=lambda r, odd=odd: tenth(r + odd, slow=120.0, every=2), reward_mean=learning)
+        assert first(engine, "P16").message.startswith("every 2nd step takes ")
+    # Twice the work takes twice the time, and steps that alone generate are another kind.
+    longer = {"time_step": lambda r: tenth(r, slow=60.0, every=2), "total_tokens": lambda r: 2e6 if r % 2 == 0 else 1e6}
+    assert not alarms(play(60, **longer), "P16")
+    alone = lambda r: 90.0 if r % 2 == 0 else 0.0  # noqa: E731
+    assert not alarms(play(60, time_step=lambda r: tenth(r, slow=120.0, every=2), time_gen=alone), "P16")
+
+
+def test_the_longest_slow_step_is_named_also_after_an_evaluation() -> None:
+    taken = lambda r: 36_000.0 if r == 41 else tenth(r)  # noqa: E731
+    engine = play(70, time_step=taken, val_score=lambda r: 0.5 if r == 40 else None, reward_mean=learning)
+    (verdict,) = [one for one in engine.verdicts if one.raised_by == "P16"]
+    assert "; up to 10 h, step 41; " in verdict.headline
+
+
 @each_row(
     "other",
     [
@@ -216,7 +235,9 @@ def test_entropy_spent_on_a_reward_is_a_note() -> None:
         val_score=lambda record: 0.3 + record / 200 if record % 10 == 0 else None,
     )
     assert not alarms(engine, "E8")
-    assert [event.level for event in engine.events if event.rule == "E8"] == [Level.INFO]
+    (note,) = [event for event in engine.events if event.rule == "E8"]
+    assert note.level is Level.INFO
+    assert re.search(r"nats/token, reward 0\.2\d* → 0\.\d+ from the first records on$", note.message)
 
 
 def test_a_solved_task_has_short_and_equal_completions() -> None:
