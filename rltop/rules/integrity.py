@@ -79,6 +79,8 @@ class NonFiniteValue(Detector):
     skipped_at = -math.inf
     record = gradient_streak = 0
     has_completions, of_evaluation = False, QUIET
+    stretch: tuple[int, str] = (0, "")
+    """First step of the newest stretch of records of which the same is said, and what."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -93,7 +95,7 @@ class NonFiniteValue(Detector):
             self.loss_like.learn(context)
         self.of_evaluation = QUIET if "val_loss" in values else self.of_evaluation
         if not marks:
-            self.gradient_streak = 0
+            self.gradient_streak, self.stretch = 0, (0, "")
             self.null_streaks.clear()
             if self.loss_like.streaks:
                 self.loss_like.note_marks(marks)
@@ -103,7 +105,7 @@ class NonFiniteValue(Detector):
             return None
         kind = marks.get("grad_norm")
         if kind is not None and values.get("loss") == 0.0:
-            return Finding(CRIT, 1.0, words=(f"{context.observation.step:,}", "masked", kind.word))
+            return Finding(CRIT, 1.0, words=(self._steps(context, "masked"), "masked", kind.word))
         levels = {name: self._level(name, kind) for name, kind in marks.items()}
         nulls = [name for name, kind in marks.items() if kind is NonFinite.NULL]
         self.null_streaks = {name: self.null_streaks.get(name, 0) + 1 for name in nulls}
@@ -115,12 +117,19 @@ class NonFiniteValue(Detector):
         if level < WARN and (self.of_evaluation is not QUIET or "grad_norm" not in ranked):
             return self.of_evaluation
         if self._is_skipped(context, marks):
-            return Finding(INFO, 1.0, words=(f"{context.observation.step:,}", "skipped"))
+            return Finding(INFO, 1.0, words=(self._steps(context, "skipped"), "skipped"))
         ranked += [name for name, one in levels.items() if one >= WARN and name not in ranked]
         words = [f"{name} is {marks[name].word}" for name in ranked]
-        found = Finding(level, float(len(marks)), words=(f"{context.observation.step:,}", *words))
+        found = Finding(level, float(len(marks)), words=(self._steps(context, *words[:1]), *words))
         self.of_evaluation = found if levels.get("val_loss") is level is WARN else QUIET
         return found
+
+    def _steps(self, context: RuleContext, said: str = "") -> str:
+        step = context.observation.step
+        if said != self.stretch[1]:
+            self.stretch = step, said
+        first = self.stretch[0]
+        return f"step {step:,}" if first == step else f"steps {first:,}–{step:,}"
 
     def _is_skipped(self, context: RuleContext, marks: Mapping[str, NonFinite]) -> bool:
         """Whether mixed precision skipped this step, the first in ten records: it changed no weight."""
@@ -157,13 +166,13 @@ class NonFiniteValue(Detector):
         return Subject("grad_norm") if first in {"skipped", "masked"} else _subject(_named(first))
 
     def headline(self, finding: Finding) -> str:
-        step, first, *others = finding.words
+        steps, first, *others = finding.words
         if first == "skipped":
-            return f"optimiser step skipped at step {step}: gradient overflow, learning rate unchanged"
+            return f"optimiser step skipped at {steps}: gradient overflow, learning rate unchanged"
         if first == "masked":
-            return f"loss logged as 0.0 while grad_norm is {others[0]} at step {step}: the trainer hides NaN losses"
+            return f"loss logged as 0.0 while grad_norm is {others[0]} at {steps}: the trainer hides NaN losses"
         rest = f" (also {', '.join(map(_named, others))})" if others else ""
-        return f"{first} at step {step}{rest}"
+        return f"{first} at {steps}{rest}"
 
 
 def _is_no_update(marks: Mapping[str, NonFinite]) -> bool:

@@ -25,7 +25,9 @@ class NoLearningSignal(Detector):
 
     has_lived = False
     what = "reward"
-    dead = still = 0
+    dead = still = alike = 0
+    level = 0.0
+    left: float | None = None
     shortest, longest = float("inf"), float("-inf")
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -34,15 +36,23 @@ class NoLearningSignal(Detector):
         reward, values = context.reward, context.values
         if reward.value is None:
             return None
-        if not reward.is_constant or context.has_teacher:
+        if context.has_teacher or not (reward.is_constant or self._is_stuck_again(reward.value)):
             self.has_lived = True
             return QUIET
+        self.level, self.alike = reward.value, self.alike + 1
         if not (context.lr if context.lr is not None else "grad_norm" in values):
             return None
         self.since = self.since or context.place
         self.still += 1
         self.what = "reward" if reward.is_reward else "success rate"
         return self._judge(reward.value, context)
+
+    def _is_stuck_again(self, value: float) -> bool:
+        """Whether an active alert's reward has moved once only, from one constant value down to another."""
+        if value < self.level and self.is_firing and self.left is None:
+            self.left, self.alike = self.level, 0
+            return True
+        return value == self.level and self.left is not None
 
     def _judge(self, value: float, context: RuleContext) -> Finding:
         thresholds, values = self.thresholds, context.values
@@ -77,6 +87,10 @@ class NoLearningSignal(Detector):
         rest = f", {' and '.join(finding.words)}" if finding.words else ""
         # Records with a learning rate of 0 do not count.
         first = "the first " if self.since is None or self.since[0] <= 1 else ""
+        if self.left is not None:
+            return (
+                f"{self.what} {number(self.left)}, then {number(finding.value)} on each of {self.alike} records{rest}"
+            )
         return f"{self.what} {number(finding.value)} on each of {first}{finding.extra[0]:.0f} records{rest}"
 
 

@@ -159,7 +159,8 @@ class SpentOnHack(Detector):
         if not context.reward.has_gained:
             return QUIET
         sign = self._sign(context)
-        return Finding(WARN if sign else INFO, value, base, line, words=(sign,))
+        gained = context.reward.start, context.reward.usual
+        return Finding(WARN if sign else INFO, value, base, line, gained, words=(sign,))
 
     def _learn(self, context: RuleContext, value: float) -> None:
         values = context.values

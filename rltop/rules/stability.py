@@ -483,18 +483,29 @@ class LearningRateChange(Detector):
         return f"learning rate {finding.baseline:.3g} → {finding.value:.3g}: {how}{unseen}"
 
 
+_UPDATE, _PRINTED = ("grad_norm", "policy_loss", "loss"), 4
+"""Metrics of an update; decimals to which consoles round."""
+
+
 class StuckLearningRate(Detector):
     """L9: the learning rate stays 0 although there are gradients, or dropped to 0 off schedule."""
 
     last = 0.0
+    zeros, is_exact = 0, False
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         if value != 0.0:
-            self.last = value
+            self.last, self.since = value, None
             return QUIET
+        self.zeros, self.since = self.zeros + 1, self.since or context.place
+        updates = [one for name in _UPDATE if (one := context.values.get(name))]
+        # A log that rounds what it prints may show 0 for a learning rate that is not.
+        self.is_exact = self.is_exact or any(one != round(one, _PRINTED) for one in updates)
         is_early = context.record <= self.thresholds["until"] or self.holds >= INFO
         if is_early and "grad_norm" in context.observation.nonfinite:
             return Finding(CRIT, 0.0)
         if self.last > self.thresholds["height"] * context.top_lr:
             return Finding(WARN, 0.0, self.last)
+        if self.last == 0.0 and self.is_exact and updates and self.zeros >= self.thresholds["always"]:
+            return Finding(WARN, 0.0, None, None, (float(self.zeros),), ("throughout",))
         return Finding(INFO, 0.0) if is_early else QUIET

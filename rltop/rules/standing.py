@@ -17,7 +17,7 @@ from rltop.catalog.metrics import CATALOG, spoken_title
 from rltop.model import Level, Observation, Settled, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import OK, WARN, Detector, Finding, RuleSpec, alike, medians_of
-from rltop.stats.change import usual_of
+from rltop.stats.change import before_drift, usual_of
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, mad_of, median_of
 from rltop.structs import Cloned, NamedTuple
@@ -208,6 +208,9 @@ def behind(detector: Detector, standing: Standing, base: float | None, context: 
     told = base
     if len(before) >= LEAST_VALUES and found[-1] > before[-1]:
         found = before[-len(found) :]
+        told = median_of([value for _, value in found])
+    if isinstance(standing, Departure) and found[-1] in before and found[0] in before:
+        found = before_drift(before[: before.index(found[-1]) + 1], found, standing.trigger)
         told = median_of([value for _, value in found])
     if isinstance(standing, Departure):
         standing.told = told

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from rltop.stats.rolling import MAD_TO_SIGMA, median_of
+from rltop.stats.rolling import MAD_TO_SIGMA, StepValues, mad_of, median_of
 from rltop.structs import NamedTuple, Struct
 
 LEAST_BEFORE = 8
@@ -279,6 +279,25 @@ def _moved(
     after = median_of(value for _, value in points[outside:stop])
     score = median_of(scores[outside:stop])
     return Movement(points[begin][0], usual.centre, after, score, is_spike=is_spike)
+
+
+_FALLS, _PART_OF_WAY = 2.0, 0.15
+
+
+def before_drift(before: StepValues, held: StepValues, value: float) -> StepValues:
+    """The level from which a series has drifted towards `value`, in windows as long as `held`; or `held` itself.
+
+    A window was part of the drift if the one before it is farther away, by `_FALLS` times its own deviation and
+    `_PART_OF_WAY` of the way from there to `value`: what jumps has only its ordinary trend before it.
+    """
+    for end in range(len(before) - len(held), len(held) - 1, -len(held)):
+        earlier = before[end - len(held) : end]
+        level, values = median_of([one for _, one in held]), [one for _, one in earlier]
+        gone = math.copysign(1.0, level - value) * (median_of(values) - level)
+        if gone <= max(_FALLS * mad_of(values), _PART_OF_WAY * abs(level - value)):
+            break
+        held = earlier
+    return held
 
 
 class Shift(Struct):

@@ -23,7 +23,13 @@ def infos(engine: Engine) -> set[str]:
 def test_l1_a_nan_gradient_is_critical_once_it_lasts() -> None:
     engine = play(40, grad_norm=lambda r: NonFinite.NAN if r >= 30 else 1.0, loss=0.5)
     assert [(event.record, event.level) for event in alarms(engine, "L1")] == [(30, Level.WARN), (34, Level.CRIT)]
-    assert "grad_norm is NaN at step 30" in first(engine, "L1").message
+    assert [event.message for event in alarms(engine, "L1")] == [
+        "grad_norm is NaN at step 30",
+        "grad_norm is NaN at steps 30–34",
+    ]
+    assert [one.headline for one in engine.verdicts if one.rule == "L1"] == ["grad_norm is NaN at steps 30–40"]
+    again = play(24, loss=lambda r: NonFinite.NAN if r in {20, 21, 23, 24} else 0.5)
+    assert [one.headline for one in again.verdicts if one.rule == "L1"] == ["loss is NaN at steps 23–24"]
 
 
 def test_l1_trap_fp16_overflows_in_the_first_steps_while_it_looks_for_its_scale() -> None:
@@ -145,6 +151,13 @@ def test_l9_a_rate_that_stays_zero() -> None:
         ("L9", None)
     ]
     assert first(play(20, lr=0.0, grad_norm=NonFinite.NAN), "L9").level is Level.CRIT
+    never = first(play(60, lr=0.0, grad_norm=noisy(1.0)), "L9")
+    assert (never.level, never.record, never.since_step) == (Level.WARN, 34, 1)
+    assert never.message == "learning rate 0 on each of the first 34 records: no update changes a weight"
+    # A console that rounds to four decimals may round the rate too; a warm-up may begin late.
+    assert alarms(play(60, lr=0.0, grad_norm=lambda r: round(noisy(1.0)(r), 4)), "L9") == []
+    late = play(80, lr=lambda r: max(0, r - 40) * 1e-7, grad_norm=noisy(1.0))
+    assert [one.recovered_step is not None for one in late.verdicts if one.rule == "L9"] in ([], [True])
     scaling = play(30, lr=lambda r: max(0, r - 4) * 1e-7, grad_norm=lambda r: NonFinite.NAN if r < 4 else 1.0, loss=0.5)
     assert alarms(scaling) == [], "the first steps of a warm-up from 0, while fp16 looks for its scale"
 

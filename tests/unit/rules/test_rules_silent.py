@@ -66,6 +66,15 @@ def test_r13_ends_with_the_first_reward() -> None:
     assert [event for event in alive.events if event.rule == "R13"][-1].state.value == "recovered"
 
 
+def test_r13_goes_on_where_the_reward_only_drops_to_another_constant() -> None:
+    engine = play(300, **{**DEAD, "reward_mean": lambda r: 0.0 if r < 150 else -0.0112}, zero_std_frac=1.0)
+    (verdict,) = [one for one in engine.verdicts if one.rule == "R13"]
+    assert (verdict.level, verdict.recovered_step) == (Level.CRIT, None)
+    assert verdict.headline.startswith("reward 0, then −0.0112 on each of 151 records")
+    alive = play(300, **{**DEAD, "reward_mean": lambda r: 0.0 if r < 150 else noisy(-0.01)(r)}, zero_std_frac=1.0)
+    assert [one.state.value for one in alive.events if one.rule == "R13"][-1] == "recovered"
+
+
 def test_r13_reward_that_never_moved() -> None:
     assert first(play(60, reward_mean=-1.0, response_len_mean=noisy(200.0), grad_norm=noisy(0.5)), "R13").record == 50
     assert first(play(60, Algorithm.PPO, lr=1e-4, reward_mean=0.0, grad_norm=noisy(0.5)), "R13").record == 50

@@ -706,3 +706,14 @@ def test_the_steps_of_the_best_reward_are_those_of_what_is_quoted_also_after_a_r
     for verdict in shown:
         last = next(one.steps[1] for one in verdict.evidence if one.steps is not None)
         assert "by step" not in verdict.headline or f"by step {last:,}" in verdict.headline
+
+
+@each_row("lasts", [15, 30])
+def test_an_entropy_that_falls_gradually_is_told_from_where_it_began(lasts: int) -> None:
+    entropy = lambda r: noisy(0.7 - 0.69 * min(1.0, max(0, r - 100) / lasts), 0.02)(r)  # noqa: E731
+    told = first(play(260, entropy=entropy, reward_mean=lambda r: noisy(min(0.5, 0.2 + r / 400))(r)), "E1")
+    assert 0.66 < float(re.findall(r"entropy ([\d.]+) → ", told.message)[0]) < 0.73
+    # A trend before a cliff is none of it.
+    cliff = lambda r: noisy(1.4 - 0.005 * r if r < 140 else 0.02, 0.02)(r)  # noqa: E731
+    told = first(play(160, entropy=cliff, reward_mean=lambda r: noisy(min(0.5, 0.2 + r / 400))(r)), "E1")
+    assert 0.68 < float(re.findall(r"entropy ([\d.]+) → ", told.message)[0]) < 0.85
