@@ -282,9 +282,8 @@ class RewardCrash(Detector):
             self.swung = 0
             return finding
         if not self.swung:
-            read = context.reward.read
-            held = [one for row in context.recent if (one := read(row.values)) is not None]
-            self.swings = swings_of(held[: -int(self.thresholds["streak"])])
+            held = [one for row in context.recent if (one := context.reward.read(row.values)) is not None]
+            self.swings = swings_of(held[:-_STRIDE])
         self.swung += 1
         (sigma, rho), loss = self.swings, (finding.baseline or 0.0) - finding.value
         kind = "slow_sigmas" if finding.value == context.reward.usual else "sigmas"
