@@ -17,7 +17,10 @@ _ROLLOUTS = frozenset(Algorithm) - _PAIRS
 _NO_JUDGE = frozenset(Algorithm) - {Algorithm.REWARD}
 _ACCURACY = ("accuracy", "acc", "train_accuracy", "mean_accuracy")
 _DPO = ("rewards/accuracies", "rewards/accuracy", "rewards/margins", "dpo/*", "dpo_loss", "loss/dpo")
-_CHOSEN = ("chosen_reward", "chosen_rewards", "reward_chosen", "rewards_chosen", "rewards/chosen", "reward/chosen")
+_CHOSEN = (
+    *("chosen_reward", "chosen_rewards", "chosen_reward_mean"),
+    *("reward_chosen", "rewards_chosen", "rewards/chosen", "reward/chosen"),
+)
 """Reward of the chosen completions, as custom loops log it next to that of the rejected ones."""
 _SCORES = (
     *(("chosen_score", "rejected_score"), ("chosen_scores", "rejected_scores")),

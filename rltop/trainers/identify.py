@@ -228,7 +228,9 @@ def _unclaimed(
     """
     spelling = spelling_of(dialect)
     hidden = PatternSet(dialect.hidden)
-    free = [key for key in keys if not (spelling.find(key) or spelling.caution(key) or spelling.plain(key) in hidden)]
+    # What another algorithm of the trainer logs under a name is not what a loop of this one does.
+    own = {one.key for found in spelling.signals(keys, algorithm).values() for _, one in found}
+    free = [key for key in keys if not (key in own or spelling.caution(key) or spelling.plain(key) in hidden)]
     if not free:
         return {}
     found: dict[str, tuple[Signal, ...]] = {}

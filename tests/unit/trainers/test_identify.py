@@ -107,6 +107,20 @@ def test_a_key_without_any_value_makes_no_algorithm(rate: str) -> None:
     assert identify(keys, values | {"reward": [0.5, math.nan]}).algorithm is Algorithm.PPO
 
 
+def test_a_key_of_another_algorithm_of_the_trainer_is_read_as_any_loop_means_it() -> None:
+    found = plain(["loss", "frac_reward_zero_std", "mean_reward", "accuracy"])
+    assert (found.dialect.name, found.algorithm) == ("TRL", Algorithm.GRPO)
+    assert found.primary("reward_mean").key == "mean_reward" and found.primary("success_frac").key == "accuracy"
+    judge = plain(["loss", "margin", "mean_reward", "accuracy"])
+    assert judge.algorithm is Algorithm.REWARD and judge.primary("rm_accuracy").key == "accuracy"
+
+
+def test_groups_without_contrast_go_by_many_names() -> None:
+    for key in ("optim/zero_advantage_ratio", "difficulty/zero_advantage_ratio/unknown", "zero_variance_ratio"):
+        assert plain([*VERL_GRPO, key]).primary("zero_std_frac").key == key
+    assert plain(["loss", "nonzero_advantage_ratio"]).primary("mixed_group_frac").read(0.75) == 0.75
+
+
 def test_the_raw_score_stands_for_the_reward() -> None:
     found = plain(VERL_GRPO)
     assert [signal.key for signal in found.signals["reward_mean"]] == ["critic/score/mean", "critic/rewards/mean"]
