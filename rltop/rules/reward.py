@@ -14,7 +14,7 @@ from itertools import islice
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Unit
-from rltop.rules.context import ILL, LEVEL, REWARD, LeftMetric, RewardTrack, RuleContext, earn_the_same
+from rltop.rules.context import HELD_RECORDS, ILL, LEVEL, REWARD, LeftMetric, RewardTrack, RuleContext, earn_the_same
 from rltop.rules.evaluations import RETURN
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
 from rltop.stats.persistence import NOfMCounter
@@ -155,7 +155,7 @@ class RewardCrash(Detector):
         out = min(lasts, int(thresholds["out_lasts"]))
         self.out = NOfMCounter(max(1, 3 * out // 4), out)
         self.is_ill = self.is_success = False
-        self.swings, self.swung = (0.0, 0.0), 0
+        self.swings, self.swung, self.fired = (0.0, 0.0), 0, -HELD_RECORDS
         self.evaluation, self.dips = _Evaluation(), _Dips()
         self.dips.is_noisy = lasts > 1
 
@@ -279,9 +279,9 @@ class RewardCrash(Detector):
     def _beyond_swings(self, finding: Finding, context: RuleContext) -> Finding:
         """The finding, unless an autocorrelated reward swings that far by itself, and has not stayed there for long."""
         if finding is QUIET or self.is_firing or self.dips.is_noisy:
-            self.swung = 0
+            self.swung, self.fired = 0, context.record if self.is_firing else self.fired
             return finding
-        if not self.swung:
+        if not self.swung and context.record >= self.fired + _HELD_OUT:  # a crash is no swing
             held = [one for row in context.recent if (one := context.reward.read(row.values)) is not None]
             self.swings = swings_of(held[:-_STRIDE])
         self.swung += 1

@@ -484,7 +484,7 @@ class LearningRateChange(Detector):
 
 
 _UPDATE, _PRINTED = ("grad_norm", "policy_loss", "loss"), 4
-"""Metrics of an update; decimals to which consoles round."""
+"""Metrics of an update; decimals to which consoles round, also a learning rate that is not 0."""
 
 
 class StuckLearningRate(Detector):
@@ -499,7 +499,6 @@ class StuckLearningRate(Detector):
             return QUIET
         self.zeros, self.since = self.zeros + 1, self.since or context.place
         updates = [one for name in _UPDATE if (one := context.values.get(name))]
-        # A log that rounds what it prints may show 0 for a learning rate that is not.
         self.is_exact = self.is_exact or any(one != round(one, _PRINTED) for one in updates)
         is_early = context.record <= self.thresholds["until"] or self.holds >= INFO
         if is_early and "grad_norm" in context.observation.nonfinite:

@@ -281,3 +281,10 @@ def test_r1_an_autocorrelated_reward_that_falls_has_crashed(rho: float) -> None:
         fallen = [0.1 + 0.7 * min(1.0, i / 150) if i < 250 else 0.3 for i in range(400)]
         rewards = [level + 0.05 * one for level, one in zip(fallen, noise, strict=True)]
         assert any(250 < one.record < 260 for one in alarms(play(400, reward_mean=rewards), "R1")), seed
+
+
+def test_r1_a_second_crash_is_dated_by_its_first_record() -> None:
+    fallen = {*range(150, 170), *range(190, 261)}
+    engine = play(280, reward_mean=lambda r: 0.03 if r in fallen else noisy(min(0.6, 0.2 + 0.4 * r / 150), 0.04)(r))
+    begun = [one for one in engine.events if one.rule == "R1" and one.state.value in {"firing", "resumed"}]
+    assert [(one.record, one.since_step) for one in begun] == [(152, 150), (192, 190)]
