@@ -494,8 +494,7 @@ class RuleContext(Cloned):
 
     def before(self, metric: str, count: int) -> list[float]:
         """Up to `count` of the metric's newest values before this record, oldest first."""
-        rows = list(self.recent)[:-1]
-        return [row.values[metric] for row in rows if metric in row.values][-count:]
+        return [row.values[metric] for row in list(self.recent)[:-1] if metric in row.values][-count:]
 
     def _learn(self, values: Mapping[str, float]) -> None:
         for name in self._unlearnt:

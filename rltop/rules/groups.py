@@ -67,9 +67,8 @@ class ZeroVariance(Detector):
             words = ("at top", *self._in_vain(share, spent)) if self.is_at_top else ()
             return Finding(INFO, share, None, self.warn, (reward.usual,), words)
         level = CRIT if share >= self.crit and reward.is_low else WARN
-        if share < self.crit and context.record <= self.thresholds["young"]:
-            level = INFO
-        return Finding(level, share, None, self.warn, (reward.usual,))
+        is_young = share < self.crit and context.record <= self.thresholds["young"]
+        return Finding(INFO if is_young else level, share, None, self.warn, (reward.usual,))
 
     def _spent(self, share: float, context: RuleContext) -> float:
         """The share of recent compute spent on zero-variance groups; also tracks how long it has been wasted.
@@ -135,15 +134,16 @@ def _rises(values: Sequence[float], errors: float) -> bool:
 
 
 class EmptyBatches(Detector):
-    """G8: batches with a gradient of 0 among others that have one: none of their groups had contrast.
+    """G8: batches without a gradient among others that have one: none of their groups had contrast.
 
     A gradient that is small for another reason takes values in between; one rounded to 0 has many equal neighbours.
+    Where the KL or a console's rounding leaves a gradient, advantages that are all 0 show that no reward is in it.
     """
 
     newest = -math.inf
 
     def detect(self, context: RuleContext) -> Finding | None:
-        norm = context.values.get("grad_norm")
+        norm = _of_rewards(context.values)
         if norm is None or context.reward.value is None:
             return None
         if norm == 0.0:
@@ -153,17 +153,20 @@ class EmptyBatches(Detector):
         most = min(int(self.thresholds["records"]), HELD_RECORDS)
         read = context.reward.read
         seen = [one for one in context.recent if "grad_norm" in one.values and read(one.values) is not None][-most:]
-        norms = [one.values["grad_norm"] for one in seen]
+        norms = [_of_rewards(one.values) or 0.0 for one in seen]
         share = norms.count(0.0) / len(norms)
         if len(norms) < most or share < self.thresholds["info"] * self.held_part(INFO) or not _are_mixed(norms):
             self.since = None
             return QUIET
-        began = next((one.record, one.step) for one in seen if one.values["grad_norm"] == 0.0)
-        self.since = self.since or began
+        self.since = self.since or next((one.record, one.step) for one in seen if _of_rewards(one.values) == 0.0)
         rewards = [read(one.values) or 0.0 for one in seen]
         is_much = share >= self.thresholds["warn"] * self.held_part(WARN)
         level = WARN if is_much and not _rises(rewards, 3.0 if self.is_firing else 2.0) else INFO
         return Finding(level, share, None, self.thresholds["warn"], (float(norms.count(0.0)), float(len(norms))))
+
+
+def _of_rewards(row: Mapping[str, float]) -> float | None:
+    return 0.0 if "grad_norm" in row and row.get("adv_max") == row.get("adv_min", 1.0) else row.get("grad_norm")
 
 
 def _are_mixed(norms: Sequence[float]) -> bool:

@@ -20,13 +20,14 @@ _TEXT_METRICS = frozenset({
     "response_len_mean", "truncated_frac", "terminated_len_mean", "num_tokens", "total_tokens", "throughput", "kl_ref",
     "zero_std_frac", "reward_std", "prompt_len_mean", "dpo_accuracy",
 })  # fmt: skip
+_TEXT_WORDS = ("response_len", "completion", "token", "perplexity", "ppl", "chosen")
 
 
 def is_of_text(identity: Identity) -> bool:
     """Whether a language model is trained, by the algorithm or by (guessed) metrics of text, references or groups."""
     if identity.algorithm in _OF_TEXT or not _TEXT_METRICS.isdisjoint([*identity.signals, *identity.guesses]):
         return True
-    return any(word in key for key in identity.keys for word in ("response_len", "completion"))
+    return any(word in key for key in identity.keys for word in _TEXT_WORDS)
 
 
 def field_of(identity: Identity, profiles: Collection[str]) -> str:
@@ -36,9 +37,8 @@ def field_of(identity: Identity, profiles: Collection[str]) -> str:
     return LANGUAGE
 
 
-_WARNED = ("C1", "E4", "H1", "L11", "M6", "M8", "O5", "O10", "O13", "P1", "P9", "T4")
-_WARNINGS = dict.fromkeys(_WARNED, Level.WARN)
-_NOTES = dict.fromkeys(("C6", "O5", "U1", "E1"), Level.INFO)
+_WARNINGS = dict.fromkeys(("C1", "E4", "H1", "L11", "M6", "M8", "O5", "O10", "O13", "P1", "P9", "T4"), Level.WARN)
+_NOTES = dict.fromkeys(("C6", "O5", "O20", "U1", "E1"), Level.INFO)
 
 HIGHEST: Mapping[str, Mapping[str, Level]] = MappingProxyType({CLASSIC: _WARNINGS | _NOTES, LANGUAGE: _WARNINGS})
 """Field → rule → the highest level that is shown there; rules not listed are not capped.

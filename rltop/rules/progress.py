@@ -121,8 +121,7 @@ class MostlyOneReward(Detector):
             return QUIET
         level, count = Counter(levels).most_common(1)[0]
         share = count / known
-        is_floor = level <= reward.bottom
-        line = thresholds["floor" if is_floor else "warn"]
+        line = thresholds["floor" if level <= reward.bottom else "warn"]
         if share < line * self.hysteresis or level >= reward.top:
             return QUIET
         return Finding(WARN, share, None, line, (level, float(known)))

@@ -28,7 +28,6 @@ _TASK = r"(?:acc|accuracy|correct(?:ness)?|answer|success|solved?|pass(?:ed)?)(?
 """Names of a component that measures the task itself, not the form of the answer."""
 _WITHOUT_CONTRAST = 4
 """A record whose groups have no contrast counts as this many."""
-"""Maximum number of reward components tracked; a stream may log a new key per row."""
 
 
 @lru_cache(maxsize=1024)
@@ -89,16 +88,17 @@ class PartTraded(Detector):
         return Finding(WARN, level, best, self.thresholds["warn"] * best, (context.reward.usual,), (name, ""))
 
     def _never_earned(self, found: Mapping[str, float], context: RuleContext) -> Finding:
-        """Find a component that was 0 on many records without exception: the task, or any while the reward gains."""
-        # With groups without contrast, no completion can be preferred for earning it.
+        """Find a component that was 0 on every record: the task, or any while the reward gains."""
+        # Without contrast nothing can be preferred for earning it; while a form is learned, the task may come later.
         self.seen += _WITHOUT_CONTRAST if context.reward.zero_share == 1.0 else 1
         self.earned.update([name for name, value in found.items() if value != 0.0])
-        if self.seen < self.thresholds["never"]:
+        has_gained = context.reward.has_gained
+        if self.seen < self.thresholds["never" if has_gained else "task"]:
             return QUIET
         dead = [name for name in found if name not in self.earned and not _is_about(_NO_REWARD, name)]
         # A format that is never met may be optional; the task itself is not.
         dead.sort(key=lambda name: not _is_about(_TASK, name))
-        is_task, has_gained = bool(dead) and _is_about(_TASK, dead[0]), context.reward.has_gained
+        is_task = bool(dead) and _is_about(_TASK, dead[0])
         if not dead or not (has_gained or is_task):
             return QUIET
         what = "has been 0 on every record" + (" while total reward rises" if has_gained else "")

@@ -59,6 +59,7 @@ def test_a_clip_fraction_alone_is_not_classic() -> None:
     text = ["train/reward_mean", "train/clip_fraction", "train/entropy", "eval/avg_response_length"]
     assert infer(identify(text, {})) == ()
     assert is_of_text(identify(text, {}))
+    assert is_of_text(identify(["loss", "mean_token_entropy"], {})) and is_of_text(identify(["loss", "val_ppl"], {}))
     control = ["train/clip_fraction", "train/clip_range", "train/approx_kl", "train/policy_gradient_loss"]
     assert [one.name for one in infer(identify(control, {}))] == ["classic"]
 

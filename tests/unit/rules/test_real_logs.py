@@ -517,7 +517,7 @@ def test_p12_a_stage_that_swings_from_the_start_has_not_grown() -> None:
 
 def test_o12_kl_at_the_level_where_the_run_has_worked_since_its_start_is_no_news() -> None:
     reward = {"reward_mean": noisy(0.3, 0.4)}
-    early = lambda r: noisy(0.02 * r if r < 18 else 0.9 + r / 600, 0.2)(r)  # noqa: E731
+    early = lambda r: noisy(0.02 * r if r < 18 else 0.9 + r / 1000, 0.2)(r)  # noqa: E731
     assert alarms(play(500, kl_ref=early, **reward), "O12") == []
     assert first(play(500, kl_ref=lambda r: noisy(0.02 if r < 100 else 0.5, 0.2)(r), **reward), "O11")
 

@@ -296,7 +296,7 @@ def test_a_task_that_is_never_solved_is_told_though_the_reward_does_not_rise(nam
         parts = {name: 0.0, "format_reward": one.values["reward_mean"]}
         engine.observe(one._replace(instances={"reward_component": parts}))
     told = [one for one in alarms(engine, "R10") if one.message.endswith("has been 0 on every record")]
-    assert [one.record <= 35 for one in told] == [True] * is_warned
+    assert [one.record <= 14 for one in told] == [True] * is_warned, "soon, as nothing else is learned first"
 
 
 def test_a_component_whose_first_reward_comes_late_has_been_learned_after_the_format() -> None:
