@@ -241,7 +241,8 @@ def unseen_in_short() -> str:
         said.append(_counted([row for row in rows if (row["asked"] == last) is is_last], len(repositories)))
     return (
         f"On {said[0]}. Earlier rules: on {said[1]} ([table](docs/rules.md#logs-never-seen-before)). "
-        "Each set was judged before rltop read it; a family counts once for a repository."
+        "Each set was judged before rltop read it, and rules have learned from it since; a family counts once for a "
+        "repository."
     )
 
 
@@ -313,10 +314,11 @@ it was the alerts of rltop that were judged. Halves and rules: [bench/RESULTS.md
 
 {unseen()}
 
-Public logs of repositories that nothing was set on, judged from their numbers alone before rltop read them: what it \
-should raise, and that it should be silent else. Then each family of alarms on a log got its word: right, \
+Public logs of repositories that nothing had been set on, judged from their numbers alone before rltop read them: what \
+it should raise, and that it should be silent else. Then each family of alarms on a log got its word: right, \
 noise (true, not worth an alarm) or false. Missed: what should have been raised and was not. Opened: a record was \
-read. What was mended since, with these logs in sight, is not counted. The logs, with the commit that was asked and \
+read. The rules have learned from all of these logs since; what was mended with them in sight is not counted, so no \
+figure here is one of the present rules. The logs, with the commit that was asked and \
 what was said of each: [bench/unseen_logs.csv](../bench/unseen_logs.csv) \
 (`python bench/evidence.py --mirror MIRROR --table bench/unseen_logs.csv --asked PROGRAM`).
 """
