@@ -105,6 +105,8 @@ def _group(
     rest = [rule for rule in _rules_of(snapshot, name) if rule not in fired] if not progress or muted else []
     quiet = 0 if progress else sum(rule not in muted for rule in rest)
     worst = muted_before(past) or worst_before(past, max((v.level for v in firing), default=Level.INFO))
+    # A badge says itself that its alert was worse.
+    worst = None if worst is not None and any(is_of_now(worst, v) for v in (*firing, *aside)) else worst
     recovered = tuple(
         v
         for v in verdicts
@@ -179,7 +181,8 @@ def _parts(badge: Badge, glyphs: Glyphs) -> str:
     one = badge.verdict
     doubt = "?" if one.is_provisional else ""
     since = ": new level since " if one.state is VerdictState.SETTLED else " @"
-    return f"{glyphs.levels[one.level]} {_whose(one)}{doubt}{since}{units.step(one.since_step)}{badge.aside}"
+    was = f", {was_words(one)}" if was_words(one) else ""
+    return f"{glyphs.levels[one.level]} {_whose(one)}{doubt}{since}{units.step(one.since_step)}{was}{badge.aside}"
 
 
 def _rest(group: BadgeGroup, shown: int = 0) -> str:
@@ -390,12 +393,26 @@ def _is_over(alert: Alert) -> bool:
     return not alert.is_active or alert.settled_step is not None
 
 
-def worst_words(history: History, level: Level) -> str:
-    """`earlier: …` or `earlier attempt: …`; empty if no past alert was worse than `level`."""
+def was_words(verdict: Verdict) -> str:
+    """`was CRIT`; empty if it has not been worse, or was no alarm."""
+    worst = verdict.worst_level
+    return f"was {worst.word.upper()}" if worst >= Level.WARN and worst > verdict.level else ""
+
+
+def is_of_now(alert: Alert, verdict: Verdict) -> bool:
+    """Whether a past alert is an earlier part of an active one, which has come back or is milder now."""
+    is_same = (alert.rule, alert.stream) == (verdict.rule, verdict.stream)
+    return is_same and (alert.is_active or (not alert.is_earlier and alert.level <= verdict.worst_level))
+
+
+def worst_words(history: History, level: Level, verdict: Verdict | None = None) -> str:
+    """`earlier: …`, `earlier attempt: …`, `was CRIT` of the active `verdict` itself; empty if nothing was worse."""
     found = worst_before(history, level)
     muted = f", {units.count(history.muted)} muted" if history.muted else ""
     if found is None:
         return ""
+    if verdict is not None and is_of_now(found, verdict):
+        return f"{was_words(verdict)}{muted}"
     if found.is_earlier:
         return f"earlier attempt: {alert_name(found)} at {units.step(found.since_step)}{muted}"
     return f"earlier: {alert_words(found)}{muted}"

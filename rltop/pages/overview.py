@@ -216,7 +216,7 @@ def build_sentence(
         is_told = timing is None or len(timing.top) < 2 or _mentions(worst.headline, timing.largest)
         if worst.family not in _TIME_FAMILIES and (grown or not is_told):
             parts.append(cost)
-        parts.append(worst_words(snapshot.history, worst.level))
+        parts.append(worst_words(snapshot.history, worst.level, worst))
         return Sentence(Label.of("; ".join(part for part in parts if part)), worst.level, target)
     trouble = _trouble(snapshot) if snapshot.at_step is None else None
     if trouble is not None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rltop import units
 from rltop.model import Direction, Label, Level, NonFinite, RunState, Unit, Verdict, VerdictState
-from rltop.pages.alerts import alert_name, incident_count, origin, worst_before
+from rltop.pages.alerts import alert_name, incident_count, is_of_now, origin, worst_before
 from rltop.pages.header import BROKEN_OFF, STATE_ROLES, UNDER_WAY, age_text, eta_of, pace_of, paint_state
 from rltop.pages.signals import extreme, nonfinite_since, primary
 from rltop.rows.glyphs import Glyphs
@@ -40,7 +40,7 @@ class RunEntry:
         loading: fraction of the history read so far; None when complete.
         verdict: what the run died of; else the title of the worst active alert, empty without one.
         worst: the worst past alert, if it was worse than the active ones; None without one.
-        is_milder: that alert is the active one, which has settled at a lower level.
+        is_milder: that alert is the active one, which is milder now.
         reward, best: the newest reward; the best validation score with its step.
         is_judged: level, verdict and alerts are up to date; else they are older or not known yet.
     """
@@ -99,7 +99,7 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
         what, more = failure.display, incident_count(firing)
         level = level if state in BROKEN_OFF else Level.WARN
     past = worst_before(snapshot.history, max(level, Level.INFO))
-    is_milder = worst is not None and past is not None and (past.rule, past.stream) == (worst.rule, worst.stream)
+    is_milder = worst is not None and past is not None and is_of_now(past, worst)
     has_rows = any(each.stream.has_values for each in snapshot.streams)
     return replace(
         unjudged_entry(snapshot),
@@ -107,7 +107,7 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
         verdict=what,
         more=more,
         worst=past,
-        is_milder=is_milder and past is not None and past.is_active,
+        is_milder=is_milder,
         is_judged=True,
     )
 

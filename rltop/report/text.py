@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Event, EventState, Evidence, Label, Level, RunState, Verdict, VerdictState
-from rltop.pages.alerts import alert_role, own_words, paint_events, worst_before, worst_words
+from rltop.pages.alerts import alert_role, is_of_now, own_words, paint_events, was_words, worst_before, worst_words
 from rltop.pages.header import (
     BROKEN_OFF,
     count_words,
@@ -135,7 +135,7 @@ def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Gl
     history = snapshot.history
     level = max((verdict.level for verdict in firing), default=Level.INFO)
     found = worst_before(history, level)
-    if found is None:
+    if found is None or any(is_of_now(found, one) for one in firing):
         return []
     return text_rows(worst_words(history, level), width, glyphs, alert_role(found), lines=2)
 
@@ -183,7 +183,8 @@ def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyph
 
 def _since(verdict: Verdict) -> str:
     state = "new level " if verdict.state is VerdictState.SETTLED else ""
-    return f"{state}since {units.step(verdict.since_step)}"
+    was = was_words(verdict)
+    return f"{state}since {units.step(verdict.since_step)}{was and f', {was}'}"
 
 
 def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs: Glyphs) -> list[Row]:

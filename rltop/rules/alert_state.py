@@ -139,6 +139,7 @@ class AlertState(Cloned):
         detect: the detector's method, looked up once because it is called for every record.
         level: OK, or the level of the alert, which it keeps after recovery.
         incident: number of the incident that it belongs to; 0 for none.
+        earlier: record, step and title of the part of the rule that was an alarm before it; None if it was the first.
         standing: where its metric stands relative to its level before the onset.
         recovered_step, recovered_record: where it ended; the step is None while it is active.
         fine_step: where the newest good records in a row began.
@@ -147,9 +148,9 @@ class AlertState(Cloned):
 
     __slots__ = (
         "_bad_at", "_better", "_first", "_lasting", "_patience", "_recovered", "_returned", "_same_until",
-        "_since_crit", "_stretch", "_unmoved", "behind", "detect", "detector", "finding", "finding_record", "fine_step",
-        "incident", "is_firing", "is_idle", "level", "recovered_record", "recovered_step", "since_record", "since_step",
-        "spec", "standing", "worst",
+        "_since_crit", "_stretch", "_unmoved", "behind", "detect", "detector", "earlier", "finding", "finding_record",
+        "fine_step", "incident", "is_firing", "is_idle", "level", "recovered_record", "recovered_step", "since_record",
+        "since_step", "spec", "standing", "worst",
     )  # fmt: skip
 
     def __init__(self, spec: RuleSpec, thresholds: Mapping[str, float]) -> None:
@@ -169,6 +170,7 @@ class AlertState(Cloned):
         self._unmoved: Level | None = None
         self.is_firing, self.is_idle = False, True
         self._recovered: _Recovered | None = None
+        self.earlier: tuple[int, int, str] | None = None
         self._first = QUIET
         self.level = self.worst = OK
         self.finding = QUIET
@@ -240,7 +242,7 @@ class AlertState(Cloned):
         is_same, began = self._is_known(context, finding), self._lasting.began(established)
         since = self.detector.since or began
         if not is_same:
-            self._patience, self._stretch, worst, incident = 0, 0, OK, 0
+            self._patience, self._stretch, worst, incident, self.earlier = 0, 0, OK, 0, None
         established = max(established, min(earned, worst))
         state = self._reopen(established, worst, began[0]) if is_same else EventState.FIRING
         if since[0] < self.recovered_record:
@@ -367,6 +369,11 @@ class AlertState(Cloned):
         has_been_back = self.is_firing and self._patience > 0
         return has_been_back and self._better >= self._lasting.clear_after(self.level) and self._is_home
 
+    @property
+    def shown_level(self) -> Level:
+        """INFO after half of the wait for its end, i.e. after more good records than ever before a return."""
+        return min(self.level, INFO) if self.is_waiting and 2 * self._better >= self._patience else self.level
+
     def _take(self, context: RuleContext, *, is_good: bool) -> None:
         seen = context.observation
         if is_good:
@@ -389,7 +396,7 @@ class AlertState(Cloned):
         is_as_bad = min(established, finding.level) >= max(WARN, self.level)
         if not is_as_bad or self._bad_at - place[0] <= _LONGER * self._stretch:
             return None
-        (self.since_record, self.since_step), self._returned = place, None
+        (self.since_record, self.since_step), self._returned, self.earlier = place, None, None
         self.finding, self.finding_record = finding, context.observation.record
         if isinstance(self.standing, Departure):
             self.standing.date(context.recent, self.since_record)
@@ -447,12 +454,12 @@ class AlertState(Cloned):
 
         It keeps the earlier onset if it is no graver than before and the metric continues on its way.
         """
-        settled, since, worst = self.standing, (self.since_record, self.since_step), self.worst
+        settled, since, worst, earlier = self.standing, (self.since_record, self.since_step), self.worst, self.earlier
         event, standing = self._begin(context, finding, established), self.standing
         if event is None or event.level > worst or not isinstance(standing, Departure) or not standing.goes_on(settled):
             return event
-        self.since_record, self.since_step = since
-        return event._replace(since_step=self.since_step)
+        (self.since_record, self.since_step), self.earlier = since, earlier
+        return event._replace(since_step=self.onset[1])
 
     def recover(self, context: RuleContext, how: str = "") -> Event:
         fine_step = self.fine_step if self.is_waiting else None
@@ -468,11 +475,11 @@ class AlertState(Cloned):
         if fine_step is not None:
             self.recovered_step, how = fine_step, f"{how}; fine since step {fine_step:,}"
         self.level = self.worst
-        message = f"{self.spec.title}, since step {self.since_step:,}{how}"
+        message = f"{self.spec.title}, since step {self.onset[1]:,}{how}"
         return self._event(context, EventState.RECOVERED, self.level, message)._replace(fine_step=fine_step)
 
     def _event(self, context: RuleContext, state: EventState, level: Level, message: str) -> Event:
-        since = None if state is EventState.FACT else self.since_step
+        since = None if state is EventState.FACT else self.onset[1]
         return self.spec.event(context.observation, level, state, message, since)
 
     def begin_anew(self, thresholds: Mapping[str, float], *, keeps_level: bool = False) -> None:
@@ -489,6 +496,11 @@ class AlertState(Cloned):
         self._lasting.clear()
         self._unmoved = None
         self.is_idle = not (self.is_firing or self._recovered)
+
+    @property
+    def onset(self) -> tuple[int, int, str]:
+        """Record and step at which the alert of the rule began, and the title of the part that did."""
+        return self.earlier or (self.since_record, self.since_step, self.spec.title)
 
     @property
     def is_held_back(self) -> bool:
@@ -554,8 +566,10 @@ def headline_of(state: AlertState, finding: Finding) -> str:
 
 def sentence(state: AlertState, context: RuleContext) -> str:
     """The text of an alert at a record, with the value there if its finding is of an earlier record."""
-    fine = f"; fine since step {state.fine_step:,}" if state.is_waiting else ""
-    return _sentence(state, context) + fine
+    text = _sentence(state, context)
+    if state.earlier is not None:
+        text += f"; {state.spec.title} since step {state.since_step:,}, {state.earlier[2]} since {state.earlier[1]:,}"
+    return f"{text}; fine since step {state.fine_step:,}" if state.is_waiting else text
 
 
 def _sentence(state: AlertState, context: RuleContext) -> str:
@@ -586,15 +600,15 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
     stands = VerdictState.SETTLED if state.standing.is_settled else VerdictState.FIRING
     return Verdict(
         rule=spec.rule,
-        title=spec.title,
+        title=spec.title if state.earlier is None else f"{state.earlier[2]}, {spec.title}",
         family=spec.family,
         group=spec.group.value,
-        level=state.level,
+        level=state.shown_level,
         state=stands if state.recovered_step is None else VerdictState.RECOVERED,
         metric=metric,
         key=key,
-        since_step=state.since_step,
-        since_record=state.since_record,
+        since_step=state.onset[1],
+        since_record=state.onset[0],
         headline=sentence(state, context),
         evidence=state.detector.evidence(finding, names),
         threshold=None if spec.measures else finding.threshold,
@@ -617,12 +631,16 @@ class ReportedLevels(State):
 
     _levels: dict[str, tuple[Level, Level]] = {}
     _last: dict[str, tuple[Level, str, int]] = {}
+    worst: dict[str, Level] = {}
+    """For each rule: the worst level that was reported of its present alert, by whichever part."""
 
     def is_shown_already(self, event: Event) -> bool:
         """Remember an event about to be reported; returns whether it leaves the shown level and part unchanged."""
         if event.state is EventState.FACT:
             return False
         level = OK if event.state is EventState.RECOVERED else event.level
+        worst = OK if level <= OK or event.state is EventState.FIRING else self.worst.get(event.rule, OK)
+        self.worst[event.rule] = max(level, worst)
         before, self._last[event.rule] = self._last.get(event.rule), (level, event.raised_by, event.step)
         is_same = before is not None and before[:2] == (level, event.raised_by) and (event.since_step or 0) <= before[2]
         return event.state in _MOVED and is_same
@@ -673,7 +691,7 @@ class ReportedLevels(State):
 
     def _place(self, state: AlertState) -> tuple[bool, int, int, bool, bool, int]:
         ended, is_other = 0 if state.is_firing else -state.recovered_record, not self.is_of(state)
-        return not state.is_firing, ended, -state.level, is_other, state.standing.is_settled, state.since_record
+        return not state.is_firing, ended, -state.shown_level, is_other, state.standing.is_settled, state.since_record
 
 
 def _inherited(

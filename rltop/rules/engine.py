@@ -235,12 +235,14 @@ class Engine(Cloned):
         """Note a transition with its subject and incident; returns the logged event, or [] if nothing changes."""
         told = self._spoken(event, state, self._context)
         if event.is_alarm and not state.incident and self.rules.shown_level(event.raised_by, event.level) >= Level.WARN:
-            others = [] if told else self._told_of.shown(self._beside(state))
-            state.incident = others[0].incident if others else self._join(state)
+            others = [one for one in self._beside(state) if one.incident and self._is_alarm(one)]
+            first = min(others, key=lambda one: one.onset, default=state)
+            state.incident = first.incident or self._join(state)
             if others:
                 self._incidents.reach_back(state.incident, state.spec, state.since_record, state.since_step)
-            if told is not None and told[1] is state and state.detector.names_onset:
-                told = told[0]._replace(message=sentence(state, self._context), since_step=state.since_step), state
+                state.earlier = first.onset if first.onset < state.onset else None
+            if told is not None and told[1] is state and (state.detector.names_onset or state.earlier):
+                told = told[0]._replace(message=sentence(state, self._context), since_step=state.onset[1]), state
         event = event._replace(metric=_subject(state, self.rules.identity)[0])
         self._context.note(event, state.since_record, state.since_step, is_told=told is not None)
         if state.is_held_back and event.state in (EventState.FIRING, EventState.RESUMED):
@@ -268,7 +270,7 @@ class Engine(Cloned):
                 continue
             how = EventState.ESCALATED if now > was else EventState.EASED
             said = sentence(state, self._context) + _FIELD_TOLD[self.rules.field]
-            event = state.spec.event(self._context.observation, now, how, said, state.since_step)
+            event = state.spec.event(self._context.observation, now, how, said, state.onset[1])
             state.incident = state.incident or (self._join(state) if now >= Level.WARN else 0)
             self._told_of.is_shown_already(event)
             happened.append(self._log(event, state))
@@ -282,6 +284,9 @@ class Engine(Cloned):
             state.since_record, state.since_step = record, incident.step
             state.detector.date(record, incident.step)
         return incident.number
+
+    def _is_alarm(self, state: AlertState) -> bool:
+        return self.rules.shown_level(state.spec.id, state.level) >= Level.WARN
 
     def _beside(self, state: AlertState) -> list[AlertState]:
         rule = state.spec.rule
@@ -398,13 +403,14 @@ class Engine(Cloned):
     def _verdict(self, state: AlertState) -> Verdict:
         found = verdict_of(state, *_subject(state, self.rules.identity), self._context)
         level, worst = (self.rules.shown_level(found.raised_by, one) for one in (found.level, found.worst))
+        worst = max(worst, self._told_of.worst.get(found.rule, worst)) if state.is_firing else worst
         also = tuple(map(self._also, self._beside(state))) if state.is_firing else ()
         found = found._replace(incident=self._incidents.known.get(state.incident), level=level, worst=worst, also=also)
-        checkpoint = self._context.checkpoints.before(state.since_step)
+        checkpoint = self._context.checkpoints.before(state.onset[1])
         return advise(found, checkpoint, is_followed=self._is_followed(state), is_fine=state.is_waiting)
 
     def _also(self, one: AlertState) -> Part:
-        level = self.rules.shown_level(one.spec.id, one.level)
+        level = self.rules.shown_level(one.spec.id, one.shown_level)
         return Part(one.spec.id, one.spec.title, one.since_step, level, _subject(one, self.rules.identity)[0])
 
     def _is_followed(self, state: AlertState) -> bool:

@@ -147,3 +147,40 @@ def test_an_evaluation_that_is_back_and_waits_is_no_other_level() -> None:
     score = lambda record: noisy(0.2 if is_down(record) else 0.6, 0.02)(record)  # noqa: E731
     events = [one for one in play(300, val_score=score, reward_mean=learning).events if one.rule == "R5"]
     assert [one.state.value for one in events][-3:] == ["resumed", "settled", "recovered"]
+
+
+def test_an_alert_that_has_been_fine_for_half_of_its_wait_is_a_note_until_it_ends_or_is_back() -> None:
+    is_down = lambda record: 120 <= record < 130 or 170 <= record < 180 or record >= 230  # noqa: E731
+    reward = lambda record: noisy(0.05 if is_down(record) else min(0.6, record / 100), 0.01)(record)  # noqa: E731
+    levels = []
+    for records in (190, 215, 225, 240):
+        (stands,) = [one for one in play(records, reward_mean=reward).verdicts if one.rule == "R1"]
+        levels.append((stands.level, stands.worst_level, "fine since step 185" in stands.headline))
+    assert levels == [
+        (Level.CRIT, Level.CRIT, True), (Level.CRIT, Level.CRIT, True), (Level.INFO, Level.CRIT, True),
+        (Level.CRIT, Level.CRIT, False),
+    ]  # fmt: skip
+
+
+@each_row("lull", [12, 40])
+def test_what_returns_after_equal_lulls_does_not_change_its_level_each_time(lull: int) -> None:
+    is_bad = lambda record: record >= 120 and (record - 120) % (15 + lull) < 15  # noqa: E731
+    levels = []
+    for records in range(250, 400, 7):
+        engine = play(records, reward_mean=learning, kl_ref=lambda i: 0.9 if is_bad(i) else 0.02)
+        levels.append(max(one.level for one in engine.verdicts if one.metric == "kl_ref"))
+    assert len(set(levels)) == 1
+
+
+def test_a_part_that_takes_over_keeps_the_start_of_its_alert_and_says_its_own() -> None:
+    truncated = lambda record: noisy(0.001 if record < 100 else 0.15, 0.05)(record)  # noqa: E731
+    ended = lambda record: 4.0 if record < 200 else 0.0  # noqa: E731
+    metrics = {"truncated_frac": truncated, "stop_count": ended, "reward_mean": learning}
+    engine = play(300, **metrics)
+    events = [one for one in engine.events if one.rule == "T1" and one.level >= Level.WARN]
+    (stands,) = [one for one in engine.verdicts if one.rule == "T1"]
+    assert {one.since_step for one in (*events, stands)} == {100}
+    assert len({one.incident for one in events if one.incident}) == 1
+    assert "T9" in {one.part for one in events}, events
+    assert "no EOS since step 200, truncation since 100" in stands.headline
+    assert stands.title == "truncation, no EOS"
