@@ -14,12 +14,11 @@ from functools import lru_cache
 from typing import Any
 
 from rltop.model import Unit
-from rltop.pages.chart import LABEL_CELLS, Curve, PlotData, PlotMark, PlottedSeries
+from rltop.pages.chart import LABEL_CELLS, Curve, Marker, PlotData, PlotMark, PlottedSeries
 from rltop.pages.chart_axes import (
     DASHED_ROLE,
     Axes,
     LineKind,
-    Marker,
     add_rail,
     axes_of,
     legend_of,

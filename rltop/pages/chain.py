@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from rltop import structs, units
 from rltop.model import Label, Signal, Verdict
 from rltop.pages.alerts import moved_words, movers_of
-from rltop.pages.chart_axes import Marker, add_rail, paint_marker_legend, read_markers
+from rltop.pages.chart import Marker
+from rltop.pages.chart_axes import add_rail, paint_marker_legend, read_markers
 from rltop.pages.header import end_of
 from rltop.pages.signals import (
     cadence_of,

@@ -14,7 +14,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rltop import units
 from rltop.model import Level, Signal, Unit, VerdictState
@@ -25,9 +25,6 @@ from rltop.rows.keys import KEYS
 from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
 from rltop.store.series import Bucket
-
-if TYPE_CHECKING:
-    from rltop.pages.chart_axes import Marker
 
 LABEL_CELLS = 10
 """Approximate width of the labels of the value axis."""
@@ -116,6 +113,33 @@ class PlotMark:
     role: str
     label: str
     value: float | None = None
+
+
+class MarkerKind(enum.IntEnum):
+    """Kind of event; if several share a cell, the highest is shown."""
+
+    VALIDATION = 1
+    CHECKPOINT = 2
+    RECOVERY = 3
+    RESTART = 4
+    ONSET = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """One event below a chart.
+
+    Attributes:
+        step: for a downsampled validation or checkpoint, the first step of its bucket.
+        rule: id of the rule, or of the part of it that raised the alert.
+        is_own: the rule is about the metric of the chart.
+    """
+
+    step: int
+    kind: MarkerKind
+    level: Level = Level.OK
+    rule: str = ""
+    is_own: bool = False
 
 
 class Axis(enum.Enum):

@@ -16,7 +16,18 @@ from itertools import pairwise
 from rltop import units
 from rltop.model import EventState, Level, Unit
 from rltop.pages.alerts import rule_name
-from rltop.pages.chart import NO_CURVE, SMOOTHING, Axis, Curve, PlotData, PlotLevel, PlotMark, PlottedSeries
+from rltop.pages.chart import (
+    NO_CURVE,
+    SMOOTHING,
+    Axis,
+    Curve,
+    Marker,
+    MarkerKind,
+    PlotData,
+    PlotLevel,
+    PlotMark,
+    PlottedSeries,
+)
 from rltop.pages.signals import primary
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.rows import Row, RowBuilder
@@ -347,33 +358,6 @@ _MOST_COLUMNS = 200
 _CROWDED = 0.4
 _LEAST_SAVE_SHARE = 0.01
 _NAMED = 3
-
-
-class MarkerKind(enum.IntEnum):
-    """Kind of event; if several share a cell, the highest is shown."""
-
-    VALIDATION = 1
-    CHECKPOINT = 2
-    RECOVERY = 3
-    RESTART = 4
-    ONSET = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """One event below a chart.
-
-    Attributes:
-        step: for a downsampled validation or checkpoint, the first step of its bucket.
-        rule: id of the rule, or of the part of it that raised the alert.
-        is_own: the rule is about the metric of the chart.
-    """
-
-    step: int
-    kind: MarkerKind
-    level: Level = Level.OK
-    rule: str = ""
-    is_own: bool = False
 
 
 def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") -> tuple[Marker, ...]:

@@ -15,8 +15,8 @@ from rltop import __version__, units
 from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
 from rltop.pages.alerts import alert_words, event_table, origin, own_words
 from rltop.pages.chain import chain_table
-from rltop.pages.chart import Axis, Places, PlotData, Zoom, places
-from rltop.pages.chart_axes import Marker, read_markers
+from rltop.pages.chart import Axis, Marker, Places, PlotData, Zoom, places
+from rltop.pages.chart_axes import read_markers
 from rltop.pages.compare import first_divergence, with_baseline
 from rltop.pages.flow import Flow, build_flow, idle_words
 from rltop.pages.header import HeaderView, age_text, count_words, freshness

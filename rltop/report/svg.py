@@ -13,11 +13,10 @@ from pathlib import Path
 
 from rltop import units
 from rltop.model import Label, Level, Unit
-from rltop.pages.chart import Axis, Curve, PlotData, Zoom
+from rltop.pages.chart import Axis, Curve, Marker, PlotData, Zoom
 from rltop.pages.chart_axes import (
     Axes,
     LineKind,
-    Marker,
     add_rail,
     axes_of,
     legend_of,

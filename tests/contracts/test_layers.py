@@ -99,20 +99,45 @@ def test_the_foundation_knows_no_room() -> None:
     assert not {f"{file} → {other}" for room, other, file in arrows() if room in FOUNDATION and other not in FOUNDATION}
 
 
-def test_no_module_imports_in_a_circle() -> None:
-    """Not even late, inside a function; what only type checkers import is no dependency."""
+def module_graph(*, has_types: bool) -> dict[str, set[str]]:
+    """Module → modules that it imports anywhere; with or without those that only type checkers import."""
     modules = {_name(path): path for path in PACKAGE.rglob("*.py")}
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
         found = graph.setdefault(module, set())
         typing_only = {id(node) for block in _statements(tree_of(path)) if _is_typing(block) for node in block.body}
         for node in nodes_of(path):
-            if id(node) in typing_only or not isinstance(node, ast.ImportFrom):
+            if (id(node) in typing_only and not has_types) or not isinstance(node, ast.ImportFrom):
                 continue
             if (node.module or "").startswith("rltop"):
                 wanted = {f"{node.module}.{alias.name}" for alias in node.names}
                 found |= {one if one in modules else node.module or "" for one in wanted} - {module}
-    TopologicalSorter(graph).prepare()
+    return graph
+
+
+def test_no_module_imports_in_a_circle() -> None:
+    """Not even late, inside a function; what only type checkers import is no dependency."""
+    TopologicalSorter(module_graph(has_types=False)).prepare()
+
+
+def test_the_circles_of_types_are_those_of_the_plan() -> None:
+    graph = module_graph(has_types=True)
+
+    def reached(module: str) -> frozenset[str]:
+        found, queue = set[str](), [module]
+        while queue:
+            new = graph.get(queue.pop(), set()) - found
+            found |= new
+            queue += new
+        return frozenset(found)
+
+    reach = {module: reached(module) for module in graph}
+    circles = {
+        frozenset(one for one in reach[module] if module in reach[one]) for module in graph if module in reach[module]
+    }
+    rows = re.findall(r"^\| `(\w+)/`: (.+?) \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    named = {frozenset(f"rltop.{room}.{name}" for name in re.findall(r"`(\w+)`", names)) for room, names in rows}
+    assert circles == named
 
 
 def _is_typing(node: ast.stmt) -> TypeGuard[ast.If]:

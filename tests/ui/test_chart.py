@@ -12,10 +12,8 @@ from tables import each_row
 
 from rltop.app.plot_pane import paint_chart
 from rltop.model import Unit
-from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark, PlottedSeries, Zoom
+from rltop.pages.chart import Curve, Marker, MarkerKind, PlotData, PlotLevel, PlotMark, PlottedSeries, Zoom
 from rltop.pages.chart_axes import (
-    Marker,
-    MarkerKind,
     axes_of,
     log_ticks,
     nice_ticks,

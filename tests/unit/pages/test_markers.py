@@ -9,7 +9,8 @@ from tables import each_row
 
 from rltop.model import Event, EventState, Level
 from rltop.pages.chain import frame_around
-from rltop.pages.chart_axes import Marker, MarkerKind, add_rail, paint_marker_legend, read_markers
+from rltop.pages.chart import Marker, MarkerKind
+from rltop.pages.chart_axes import add_rail, paint_marker_legend, read_markers
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
 from rltop.rows.rows import RowBuilder
 from rltop.run.snapshot import Snapshot
