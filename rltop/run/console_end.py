@@ -45,6 +45,8 @@ A row may follow an error, for instance when a trainer closes its files; several
 """
 _STEPS = 16
 """Number of newest rows that give the step duration and the numbers to find in a log of the same run."""
+_COMPARED = 4
+"""The same, where each new row is compared."""
 _TIMED = 64
 """Number of newest rows that give the end times of steps."""
 _TRACES = ("phases", "trace_events", "dashboard")
@@ -94,7 +96,7 @@ class SilentRun(NamedTuple):
     """A run that has become silent; its log may have last been written up to `slack_s` before its newest row.
 
     Attributes:
-        newest: its newest rows, if its ending is requested.
+        newest: its newest rows.
         timed: (step, time) of the newest rows; without times, computed from step durations.
         came_s: when the newest row arrived, seconds since the epoch, or None.
         total: steps of the run, or None.
@@ -133,6 +135,7 @@ def silent_run(run: Run, log: str = "") -> SilentRun:
         run.path.raw, log, stream.rows, stream.last_step, newest_s, slack_s, timed=timed, came_s=came_s,
         total=stream.total_steps, restarts={*stream.restarts, *([] if rules is None else rules.liveness.resumed)},
         is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
+        newest=[stream.row(step) for step in stream.steps(last=_COMPARED)],
     )  # fmt: skip
 
 
@@ -175,7 +178,7 @@ def own_logs(run: SilentRun) -> list[str]:
     if run.log:
         return [run.log]
     own = Path(log_of(run.path)[0])
-    stem, names = own.name.split(".")[0], names_in(own.parent)
+    stem, names = _stem(own.name), names_in(own.parent)
     head, latest_s = b"", math.inf
     with suppress(OSError, ValueError):
         # Copied files have the time of the copy, whatever is in their rows.
@@ -190,7 +193,7 @@ def own_logs(run: SilentRun) -> list[str]:
     found: dict[str, tuple[float, str]] = {}
     for path in logs:
         name = Path(path).name
-        is_named_alike = name.split(".")[0] == stem
+        is_named_alike = _stem(name) == stem
         if path == str(own.absolute()) or (is_only_by_name and not is_named_alike):
             continue
         try:
@@ -203,6 +206,8 @@ def own_logs(run: SilentRun) -> list[str]:
             continue
         if seen.st_mtime > latest_s or not (is_of_job or _is_of_training(path)):
             continue
+        if not (is_named_alike or _is_one_of_few(run, path)) and not _has_numbers_of(run, path):
+            continue
         # Of logs of several jobs, the newest one is the run's.
         kept = found.get(_pattern(path))
         if kept is None or (seen.st_mtime, path) > kept:
@@ -214,6 +219,12 @@ def _end_of_log(path: str) -> tuple[list[PhaseEvent], LogReader]:
     from rltop.live.job import events_of_log  # noqa: PLC0415 - only if there is a log
 
     return events_of_log(path, END_BYTES)
+
+
+def _has_numbers_of(run: SilentRun, path: str) -> bool:
+    with suppress(OSError, ValueError):
+        return _are_of(run, _records_of(path)[0], is_one_of_few=False)
+    return False
 
 
 def _is_of_training(path: str) -> bool:
@@ -230,29 +241,44 @@ def _pattern(name: str) -> str:
 
 def _is_of_another(run: SilentRun, path: str) -> bool:
     """Whether the rows of a log show that it belongs to another run."""
-    from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only if a log ends with an error
+    records, has_steps = _records_of(path)
+    steps_apart = abs(records[-1].step - run.last_step) if has_steps and run.last_step is not None else 0
+    if steps_apart > max(NEAR_STEPS, NEAR_SHARE * (run.last_step or 0)):
+        return True
+    is_named = bool(run.log) or _stem(path) == _stem(log_of(run.path)[0])
+    return bool(records) and not is_named and not _are_of(run, records, is_one_of_few=_is_one_of_few(run, path))
+
+
+def _records_of(path: str) -> tuple[list[Record], bool]:
+    """The rows at the end of a log, and whether they have steps of their own."""
+    from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - few logs are compared
 
     with open_regular(path) as file:
         data = last_bytes(file, END_BYTES)
     data = data if len(data) < END_BYTES else data.partition(b"\n")[2]
     decoder = ConsoleDecoder(DecoderOptions(may_count_rows=False))
-    records = [*decoder.feed(data, 0, 0), *decoder.finish()]
-    if records and run.last_step is not None:
-        return abs(records[-1].step - run.last_step) > max(NEAR_STEPS, NEAR_SHARE * run.last_step)
-    if run.log:
-        return False
+    if records := [*decoder.feed(data, 0, 0), *decoder.finish()]:
+        return records, True
     counting = ConsoleDecoder()
-    records = [*counting.feed(data, 0, 0), *counting.finish()]
-    return bool(records) and not _are_of(run, records)
+    return [*counting.feed(data, 0, 0), *counting.finish()], False
 
 
-def _are_of(run: SilentRun, records: Sequence[Record]) -> bool:
+def _is_one_of_few(run: SilentRun, path: str) -> bool:
+    """Whether a log of another name than the run's may be its own: there are few other runs, none of the log's name."""
+    of_rows = [_stem(name) for name in names_in(Path(log_of(run.path)[0]).parent) if name.endswith(_ROWS)]
+    return len(of_rows) < _FEW and _stem(path) not in of_rows
+
+
+def _stem(path: str) -> str:
+    return Path(path).name.split(".")[0]
+
+
+def _are_of(run: SilentRun, records: Sequence[Record], *, is_one_of_few: bool) -> bool:
     """Whether the rows of a log may be those of a run: most shared keys have roughly equal numbers.
 
     With fewer than two shared keys nothing is certain, which is accepted only in a folder with a single run.
     """
-    is_alone = sum(name.endswith(_ROWS) for name in names_in(Path(log_of(run.path)[0]).parent)) < _FEW
-    most, is_compared = _ALIKE if is_alone else _EQUAL, False
+    most, is_compared = _ALIKE if is_one_of_few else _EQUAL, False
     for record in records[-_STEPS:]:
         told = {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value}
         for row in run.newest:
@@ -261,7 +287,7 @@ def _are_of(run: SilentRun, records: Sequence[Record]) -> bool:
             if len(pairs) > 1 and 2 * near > len(pairs):
                 return True
             is_compared = is_compared or len(pairs) > 1
-    return is_alone and not is_compared
+    return is_one_of_few and not is_compared
 
 
 class EndReader:

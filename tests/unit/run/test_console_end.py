@@ -204,6 +204,35 @@ def test_a_log_of_the_same_name_is_its_own_among_many(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "text", [DIED, f"{START}step:180 - loss:0.4 - reward:0.2\n{TRACE}{OOM}\n"], ids=["bare", "rows"]
+)
+def test_a_log_without_its_numbers_ends_no_run_of_several(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [put(tmp_path, f"{name}.jsonl", rows(180)) for name in ("har", "tcd", "sha", "dol")]
+    put(tmp_path, "boe.log", text, at_s=5.0)
+    put(tmp_path, "dol.log", text, at_s=5.0)
+    assert [read(run).state is RunState.DIED for run in runs] == [False, False, False, True]
+    for run in runs:
+        main(["where", str(run)])
+        assert ("died" in capsys.readouterr().out) == (run is runs[3])
+    for run in runs[1:3]:
+        run.unlink()
+    assert read(runs[0]).state is not RunState.DIED or text == DIED  # boe.log may be its own then
+    (tmp_path / "boe.log").unlink()
+    assert [read(run).state is RunState.DIED for run in (runs[0], runs[3])] == [False, True]
+
+
+def test_a_log_with_its_numbers_ends_that_run_of_several(tmp_path: Path) -> None:
+    runs = [
+        put(tmp_path, f"{name}.jsonl", rows(count)) for name, count in (("a", 180), ("b", 90), ("c", 30), ("d", 60))
+    ]
+    lines = "".join(f"step:{i} - loss:{1 / i:.4f} - reward:{i / 200:.4f}\n" for i in range(150, 181))
+    put(tmp_path, "console.log", f"{START}{lines}{TRACE}{OOM}\n", at_s=5.0)
+    assert [read(run).state is RunState.DIED for run in runs] == [True, False, False, False]
+
+
 def test_a_console_of_many_is_not_ended_by_its_neighbours(tmp_path: Path) -> None:
     steps = "".join(f"step:{i} - actor/pg_loss:0.5 - actor/grad_norm:1.0\n" for i in range(1, 60))
     put(tmp_path, "seed1.log", steps)
