@@ -369,11 +369,6 @@ class AlertState(Cloned):
         has_been_back = self.is_firing and self._patience > 0
         return has_been_back and self._better >= self._lasting.clear_after(self.level) and self._is_home
 
-    @property
-    def shown_level(self) -> Level:
-        """INFO after half of the wait for its end, i.e. after more good records than ever before a return."""
-        return min(self.level, INFO) if self.is_waiting and 2 * self._better >= self._patience else self.level
-
     def _take(self, context: RuleContext, *, is_good: bool) -> None:
         seen = context.observation
         if is_good:
@@ -567,7 +562,7 @@ def headline_of(state: AlertState, finding: Finding) -> str:
 def sentence(state: AlertState, context: RuleContext) -> str:
     """The text of an alert at a record, with the value there if its finding is of an earlier record."""
     text = _sentence(state, context)
-    if state.earlier is not None:
+    if state.earlier is not None and state.earlier[1] < state.since_step:
         text += f"; {state.spec.title} since step {state.since_step:,}, {state.earlier[2]} since {state.earlier[1]:,}"
     return f"{text}; fine since step {state.fine_step:,}" if state.is_waiting else text
 
@@ -603,7 +598,7 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
         title=spec.title if state.earlier is None else f"{state.earlier[2]}, {spec.title}",
         family=spec.family,
         group=spec.group.value,
-        level=state.shown_level,
+        level=state.level,
         state=stands if state.recovered_step is None else VerdictState.RECOVERED,
         metric=metric,
         key=key,
@@ -691,7 +686,7 @@ class ReportedLevels(State):
 
     def _place(self, state: AlertState) -> tuple[bool, int, int, bool, bool, int]:
         ended, is_other = 0 if state.is_firing else -state.recovered_record, not self.is_of(state)
-        return not state.is_firing, ended, -state.shown_level, is_other, state.standing.is_settled, state.since_record
+        return not state.is_firing, ended, -state.level, is_other, state.standing.is_settled, state.since_record
 
 
 def _inherited(

@@ -410,7 +410,7 @@ class Engine(Cloned):
         return advise(found, checkpoint, is_followed=self._is_followed(state), is_fine=state.is_waiting)
 
     def _also(self, one: AlertState) -> Part:
-        level = self.rules.shown_level(one.spec.id, one.shown_level)
+        level = self.rules.shown_level(one.spec.id, one.level)
         return Part(one.spec.id, one.spec.title, one.since_step, level, _subject(one, self.rules.identity)[0])
 
     def _is_followed(self, state: AlertState) -> bool:

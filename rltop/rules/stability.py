@@ -483,8 +483,8 @@ class LearningRateChange(Detector):
         return f"learning rate {finding.baseline:.3g} → {finding.value:.3g}: {how}{unseen}"
 
 
-_UPDATE, _PRINTED = ("grad_norm", "policy_loss", "loss"), 4
-"""Metrics of an update; decimals to which consoles round, also a learning rate that is not 0."""
+_UPDATE, _LOGGED = ("grad_norm", "policy_loss", "loss"), 8
+"""Metrics of an update; decimals to which logs round, also a learning rate that is not 0."""
 
 
 class StuckLearningRate(Detector):
@@ -499,7 +499,7 @@ class StuckLearningRate(Detector):
             return QUIET
         self.zeros, self.since = self.zeros + 1, self.since or context.place
         updates = [one for name in _UPDATE if (one := context.values.get(name))]
-        self.is_exact = self.is_exact or any(one != round(one, _PRINTED) for one in updates)
+        self.is_exact = self.is_exact or any(one != round(one, _LOGGED) for one in updates)
         is_early = context.record <= self.thresholds["until"] or self.holds >= INFO
         if is_early and "grad_norm" in context.observation.nonfinite:
             return Finding(CRIT, 0.0)
@@ -507,4 +507,4 @@ class StuckLearningRate(Detector):
             return Finding(WARN, 0.0, self.last)
         if self.last == 0.0 and self.is_exact and updates and self.zeros >= self.thresholds["always"]:
             return Finding(WARN, 0.0, None, None, (float(self.zeros),), ("throughout",))
-        return Finding(INFO, 0.0) if is_early else QUIET
+        return Finding(INFO, 0.0) if is_early and self.last == 0.0 else QUIET

@@ -149,19 +149,6 @@ def test_an_evaluation_that_is_back_and_waits_is_no_other_level() -> None:
     assert [one.state.value for one in events][-3:] == ["resumed", "settled", "recovered"]
 
 
-def test_an_alert_that_has_been_fine_for_half_of_its_wait_is_a_note_until_it_ends_or_is_back() -> None:
-    is_down = lambda record: 120 <= record < 130 or 170 <= record < 180 or record >= 230  # noqa: E731
-    reward = lambda record: noisy(0.05 if is_down(record) else min(0.6, record / 100), 0.01)(record)  # noqa: E731
-    levels = []
-    for records in (190, 215, 225, 240):
-        (stands,) = [one for one in play(records, reward_mean=reward).verdicts if one.rule == "R1"]
-        levels.append((stands.level, stands.worst_level, "fine since step 185" in stands.headline))
-    assert levels == [
-        (Level.CRIT, Level.CRIT, True), (Level.CRIT, Level.CRIT, True), (Level.INFO, Level.CRIT, True),
-        (Level.CRIT, Level.CRIT, False),
-    ]  # fmt: skip
-
-
 @each_row("lull", [12, 40])
 def test_what_returns_after_equal_lulls_does_not_change_its_level_each_time(lull: int) -> None:
     is_bad = lambda record: record >= 120 and (record - 120) % (15 + lull) < 15  # noqa: E731

@@ -155,7 +155,10 @@ def test_l9_a_rate_that_stays_zero() -> None:
     assert (never.level, never.record, never.since_step) == (Level.WARN, 34, 1)
     assert never.message == "learning rate 0 on each of the first 34 records: no update changes a weight"
     # A console that rounds to four decimals may round the rate too; a warm-up may begin late.
-    assert alarms(play(60, lr=0.0, grad_norm=lambda r: round(noisy(1.0)(r), 4)), "L9") == []
+    for decimals in (4, 6):
+        assert alarms(play(60, lr=0.0, grad_norm=lambda r, d=decimals: round(noisy(1.0)(r), d)), "L9") == []
+    decayed = play(130, lr=lambda r: max(0.0, 1e-6 * (1 - r / 100)), grad_norm=noisy(1.0))
+    assert not [one for one in decayed.events if one.rule == "L9"]
     late = play(80, lr=lambda r: max(0, r - 40) * 1e-7, grad_norm=noisy(1.0))
     assert [one.recovered_step is not None for one in late.verdicts if one.rule == "L9"] in ([], [True])
     scaling = play(30, lr=lambda r: max(0, r - 4) * 1e-7, grad_norm=lambda r: NonFinite.NAN if r < 4 else 1.0, loss=0.5)
@@ -710,3 +713,12 @@ def test_the_scary_single_events_of_healthy_runs_stay_information() -> None:
         )
     assert alarms(engine) == []
     assert "O1" in infos(engine)
+
+
+# -- O20 ----------------------------------------------------------------------------------------------------------
+
+
+@each_row("metric", ["loss", "policy_loss"])
+def test_o20_one_absurd_loss_whatever_the_trainer_calls_it(metric: str) -> None:
+    engine = play(60, reward_mean=noisy(0.5), **{metric: lambda r: 5e8 if r == 30 else noisy(0.1)(r)})
+    assert first(engine, "O20").record == 30
