@@ -113,7 +113,6 @@ class Discovery(Struct, frozen=False):
         self.compared += 1
         known = self.seen.get(run.path, SniffResult(run.size, run.kind, ""))
         if known.numbers is None or not known.numbers.is_of(run):
-            self.opened += 1
             known = self.seen[run.path] = known._replace(numbers=read_numbers(run, known.numbers))
         assert known.numbers is not None
         return known.numbers

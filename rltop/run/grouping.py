@@ -610,13 +610,22 @@ def _copied(
     else:
         namesakes = like(at for at, (run, _) in enumerate(kept) if _stem(run) == _stem(found))
         parts = namesakes or like(_nearest(found, [run for run, _ in kept]))
-    return min(parts, key=lambda at: not are_same(numbers_of(kept[at][0]), own), default=None)
+
+    def unlikely(at: int) -> tuple[bool, bool]:
+        run = kept[at][0]
+        return not are_same(numbers_of(run), own), _digits(_stem(run)) != _digits(_stem(found))
+
+    return min(parts, key=unlikely, default=None)
 
 
 def _nearest(found: FoundRun, runs: Sequence[FoundRun]) -> list[int]:
     """Indices of the runs written nearest in time, in their order."""
     by_time = sorted(range(len(runs)), key=lambda at: abs((runs[at].modified_s or 0.0) - (found.modified_s or 0.0)))
     return sorted(by_time[:MOST_RUNS])
+
+
+def _digits(name: str) -> list[str]:
+    return re.findall(r"\d+", name)
 
 
 def _stem(found: FoundRun) -> str:

@@ -416,6 +416,21 @@ def test_of_several_runs_in_a_folder_each_has_its_own_log(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
+def test_a_copy_whose_numbers_fit_several_runs_is_that_of_the_run_with_its_number(tmp_path: Path) -> None:
+    for seed in range(4):
+        rows = [
+            {**row, "kl": one["loss"], "entropy": one["reward"]}
+            for row, one in zip(numbers(seed), numbers(9), strict=True)
+        ]
+        jsonl(tmp_path, rows)
+        (tmp_path / "metrics.jsonl").rename(tmp_path / f"exp0{seed}.jsonl")
+        console(tmp_path / f"con0{seed}.log", [{**row, "time": 1.0} for row in rows], of=100)
+    found = discover([str(tmp_path)]).found
+    assert {run.name.raw: [Path(each).name for each in run.copies] for run in found} == {
+        f"exp0{seed}": [f"con0{seed}.log"] for seed in range(4)
+    }
+
+
 def test_many_runs_in_one_folder_are_matched_by_name_or_with_a_bounded_number_of_comparisons(tmp_path: Path) -> None:
     count = MOST_RUNS + 16
     for seed in range(count):
