@@ -144,7 +144,7 @@ def evidence(arguments: Namespace) -> int:
     now_s = Clock().wall()
     found = status_of(read, now_s, asked)
     beside = [*([found.log] if os.path.isfile(found.log) else []), *logs_near(path)]  # noqa: PTH113
-    logs = list({os.path.realpath(log): log for log in reversed(beside)}.values())[::-1]
+    logs = [log for log in {os.path.realpath(log): log for log in reversed(beside)}.values() if _is_text(log)][::-1]
     left_out: Counter[str] = Counter()
     home = folder_of(path)
     dumps = [str(home / name) for name in sorted(names_in(home)) if _FLIGHT.fullmatch(name)]
@@ -232,6 +232,18 @@ def _versions(path: str, logs: Sequence[str]) -> Iterator[str]:
         for name, version in _VERSION.findall(text):
             found.setdefault(name.lower().replace("_", "-"), version)
     yield from (f"{name} {version}" for name, version in sorted(found.items()))
+
+
+_MAGIC_BYTES = 64
+"""Tracker files, event files and databases have a NUL byte here."""
+
+
+def _is_text(path: str) -> bool:
+    try:
+        with open_regular(path) as file:
+            return b"\0" not in (file.read(_MAGIC_BYTES) or b"")
+    except OSError:
+        return True  # its section says why it cannot be read
 
 
 def _end_of(path: str, redactor: Redactor, left_out: Counter[str], *, with_text: bool) -> list[str]:

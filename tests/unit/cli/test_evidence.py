@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -60,6 +61,13 @@ def test_what_maintainers_ask_for_is_in_it(run: Path, capsys: pytest.CaptureFixt
     assert "left out: 6 lines of logs that may be text of samples.\n" in said
     assert "Nothing was sent anywhere. Read it before you pass it on." in said
     assert "2 blanked" in text
+
+
+def test_a_binary_metric_file_is_no_log(run: Path, tmp_path: Path) -> None:
+    shutil.copy(
+        Path(__file__).resolve().parents[3] / "fixtures" / "wandb" / "own_step.wandb", tmp_path / "run-own.wandb"
+    )
+    assert "bytes before them" not in (text := bundle(tmp_path / "run-own.wandb")) and "�" not in text
 
 
 def test_no_secret_and_no_text_of_a_sample_is_in_it(run: Path) -> None:
