@@ -328,7 +328,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             case "show" if parameters == ("flow",):
                 is_allowed = run.identity is not None and run.identity.traits.is_async
             case "change":
-                is_allowed = run.stream.last_step is not None and not isinstance(self.page, ChangePage)
+                is_allowed = run.stream.last_step is not None
             case "acknowledge" | "mute":
                 is_allowed = bool(self._rule_at_hand)
             case "mark_metric" | "meaning":

@@ -61,7 +61,9 @@ async def test_what_changed_follows_the_cursor_and_gives_it_back() -> None:
         assert isinstance(app.page, ChangePage)
         newest = app.followed.stream.last_step
         assert f"AT STEP {newest}" in page_text(app)
-        await press(pilot, "comma")
+        await press(pilot, "c")
+        assert isinstance(app.page, OverviewPage) and "no step" not in status_text(app)
+        await press(pilot, "c", "comma")
         assert app.moment.snapshot.at_step is not None and f"AT STEP {app.moment.snapshot.at_step}" in page_text(app)
         await press(pilot, "L", "down", "enter")
         assert isinstance(app.page, MetricPage)
@@ -72,6 +74,15 @@ async def test_what_changed_follows_the_cursor_and_gives_it_back() -> None:
         assert f"AT STEP {verdict.since_step}" in page_text(app) and app.moment.snapshot.at_step == verdict.since_step
         await press(pilot, "escape")
         assert isinstance(app.page, VerdictPage) and app.moment.snapshot.at_step is None
+
+
+async def test_without_a_step_what_changed_says_why_it_does_not_open(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.touch()
+    app = app_over(path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "c")
+        assert isinstance(app.page, OverviewPage) and status_text(app) == "no step has been read yet"
 
 
 async def test_a_link_of_the_chain_opens_its_metric() -> None:
