@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence, Set
 from typing import TYPE_CHECKING
@@ -128,16 +129,17 @@ def paint_no_log(state: LogState | None, run_path: str, width: int, height: int,
     rows = [RowBuilder(width, glyphs).add(" CONSOLE LOG", "title").row(), Row(())]
     if state is None or state.is_looking:
         return fill([*rows, text_row("looking for a console log ...", width, glyphs, "dim")], height)
-    path = Label.of(run_path).display
+    path = Label.of(shlex.quote(run_path)).display
     looked_for = "looked for: *.log, *.out, *.err, log.txt, output.log of W&B, beside the run's file"
-    name_it = "name it: rltop --log FILE "
+    command = f"name it: rltop --log FILE {path}"
     texts = (
         ("standard input has no log beside it" if path == "-" else "no console log beside the run", "text"),
-        (name_it + clip_middle(path, max(8, width - 2 - cell_width(name_it))), "strong"),
+        (command, "strong"),
         *(() if path == "-" else ((looked_for, "dim"),)),
     )
     for text, role in texts:
-        rows += text_rows(text, width, glyphs, role, lines=4)
+        # A command is typed: it is never cut.
+        rows += text_rows(text, width, glyphs, role, lines=len(text) if text is command else 4)
     return fill(rows, height)
 
 
