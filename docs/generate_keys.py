@@ -46,7 +46,12 @@ def spelled(key: Key) -> str:
 def table(keys: tuple[Key, ...]) -> str:
     """The keys of one place."""
     lines = ["| keys | action | what it does |", "|---|---|---|"]
-    lines += [f"| {spelled(key)} | `{key.id}` | {key.tooltip} |" for key in keys]
+    back = next((one.keys for one in keys if one.id == "back"), "").split(",")
+    # A key that goes back as well is listed there.
+    lines += [
+        f"| {'see `back`' if key.id == 'quit' and key.keys in back else spelled(key)} | `{key.id}` | {key.tooltip} |"
+        for key in keys
+    ]
     return "\n".join(lines)
 
 

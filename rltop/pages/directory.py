@@ -121,9 +121,10 @@ class HelpPage(Page):
         for where in self._order:
             rows = [Row(()), text_row(where.value, width, glyphs, "title")]
             for key in KEYS[where]:
-                keys = _SEP.join(self._names.every(key.id))
-                if not keys:
-                    # Another action has taken its key, and is listed in a row of its own.
+                every = self._names.every(key.id)
+                keys = _SEP.join(every)
+                if not keys or (key.id == "quit" and {*every} <= {*self._names.every("back")}):
+                    # Another action has its keys, and is listed in a row of its own.
                     continue
                 for number, line in enumerate(wrap(key.tooltip, max(10, width - cells - 3), 3)):
                     builder = RowBuilder(width, glyphs).add("  ")

@@ -248,6 +248,15 @@ def test_nobody_who_cannot_press_a_key_is_told_of_one() -> None:
     assert NO_KEYS.clause("mute", ": {} undoes") == ""
 
 
+async def test_the_help_lists_q_once() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(80, 200)) as pilot:
+        await press(pilot, "question_mark")
+        lines = [" ".join(line.split()) for line in page_text(app).splitlines()]
+        found = [line for line in lines if re.match(r"(\S+ )?q [A-Z]", line)]
+        assert len(found) == 1 and found[0].startswith("Esc q Go back")
+
+
 async def test_while_one_types_letters_are_no_keys() -> None:
     app = app_with(back="Z", pause="f4")
     async with app.run_test(size=(120, 40)) as pilot:
