@@ -513,7 +513,7 @@ def _named(target: Target | None, moment: Moment) -> str:
     if target is None or target.kind is not TargetKind.VERDICT:
         return target_text(target)
     keys, title = moment.keys, verdict_title(moment.snapshot, target)
-    does = ", ".join(filter(None, (keys.clause("open", "{} opens"), keys.clause("acknowledge", "{} quiets"))))
+    does = ", ".join(filter(None, (keys.clause("open", "{} opens"), keys.clause("acknowledge", "{} acknowledges"))))
     return f"{title}: {does}" if does else title
 
 

@@ -80,7 +80,9 @@ class RuleKeys:
         if is_quiet is None:
             app.show_message(f"no alert of {title} now")
         else:
-            self._said(f"{title} is {'acknowledged: quiet until it gets worse' if is_quiet else 'no longer quiet'}")
+            self._said(
+                f"{title} is {'acknowledged: quiet until it gets worse' if is_quiet else 'no longer acknowledged'}"
+            )
 
     def mute(self, rule: str) -> None:
         """Toggle the mute of a rule for this run."""

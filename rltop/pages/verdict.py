@@ -388,7 +388,7 @@ class RuleMenuPage(Page):
         yield builder.add(place, "dim").row()
         if verdict is not None and not is_muted:
             is_quiet = verdict in snapshot.set_aside
-            text = "quiet no longer" if is_quiet else "acknowledge: quiet until it gets worse"
+            text = "acknowledged: undo" if is_quiet else "acknowledge: quiet until it gets worse"
             yield RowBuilder(width, glyphs).add("   ").add(text, "text", _choice(_ACKNOWLEDGE)).row()
         own = own_settings_of(snapshot, self.rule)
         where = f", muted for {own[MUTE][1].words}" if is_muted and MUTE in own else ""

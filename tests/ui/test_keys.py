@@ -269,10 +269,10 @@ async def test_while_one_types_letters_are_no_keys() -> None:
 
 
 OWN = {
-    (): ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Ack"],
+    (): ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Acknowledge"],
     ("m",): ["⏎ Open", "z Fold all", "/ Find"],
     ("e",): ["⏎ Open", "f Family", "v Level", "s Sort", "/ Find"],
-    ("a",): ["⏎ Open", "a Alerts", "x Ack", "c Changed"],
+    ("a",): ["⏎ Open", "a Alerts", "x Acknowledge", "c Changed"],
     ("a", "c"): ["⏎ Open", "s Sort", ",. Step"],
     ("t",): ["⏎ Open", "s Sort", ",. Step"],
     ("slash", "k", "l", "enter", "enter"): ["⏎ Open", "l Log", "s Smooth", "+- Zoom", "0 Whole run"],
