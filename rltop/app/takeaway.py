@@ -29,6 +29,7 @@ from rltop.run.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from rltop.app.app import RltopApp
+    from rltop.app.page_screen import PageScreen
 
 MOST_COPIED = 74_994
 """Most bytes copied to the clipboard: xterm accepts 100,000 of base64, other terminals at least as many."""
@@ -48,10 +49,9 @@ class Takeaway:
         shown = self._app.shown
         if shown is None:
             return
-        target, page = shown.board.selection.target, shown.page
-        if target is None and isinstance(page, MetricPage):
-            # On the page of a metric its value is meant.
-            target = Target(TargetKind.METRIC, page.key, stream=page.stream)
+        target = shown.board.selection.target
+        if isinstance(shown.page, MetricPage) and _is_of_chart(shown):
+            target = Target(TargetKind.METRIC, shown.page.key, stream=shown.page.stream)
         text, what = ("", "") if target is None else _value_of(target, shown.moment)
         if text:
             self.copy(text, what)
@@ -64,7 +64,7 @@ class Takeaway:
             return
         page, board = shown.page.text_to_copy(shown.moment), shown.board
         chosen = (one for one in board.rows if any(link.target == board.selection.target for link in one.links))
-        row = "".join(piece.text for piece in next(chosen, Row(())).line)
+        row = "".join(piece.text for piece in (board.rows[0] if _is_of_chart(shown) else next(chosen, Row(()))).line)
         text = page or _BLANKS.sub("  ", row.strip())
         if text:
             self.copy(text, "the page" if page else "the row")
@@ -116,6 +116,11 @@ class Takeaway:
 
         app.show_message(f"writing {path} …")
         Worker("report").start(write)
+
+
+def _is_of_chart(shown: PageScreen) -> bool:
+    """Whether the page is about a metric and none of the related ones has been selected."""
+    return isinstance(shown.page, MetricPage) and not (shown.board.has_moved and shown.board.selection.target)
 
 
 def _written(path: Path, data: bytes) -> str:

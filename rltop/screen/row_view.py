@@ -179,6 +179,7 @@ class RowView(Widget, can_focus=True):
         self.rows: Sequence[Row] = ()
         self.top = 0
         self.selection = Selection()
+        self.has_moved = False
         self._strips: dict[int, Strip] = {}
 
     @property
@@ -283,6 +284,7 @@ class RowView(Widget, can_focus=True):
         ]
 
     def _move(self, change: Callable[[], bool], *, tells: bool = True) -> bool:
+        self.has_moved = True
         old = self.selection.spot
         if not change():
             return False

@@ -146,6 +146,29 @@ async def test_a_value_is_copied_with_every_digit_and_a_row_as_it_reads(monkeypa
         assert str(prompt.placeholder).endswith("…") and len(str(prompt.placeholder)) <= 60
 
 
+async def test_on_a_chart_its_own_metric_is_copied_until_a_related_one_is_selected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        texts = clipboard(app, monkeypatch)
+        app.carry_out(Push(MetricPage("actor/entropy")))
+        await pilot.pause()
+        related = screen_of(app).board.selection.target
+        assert related is not None and related.name != "actor/entropy"
+        series = app.followed.stream.series("actor/entropy")
+        await press(pilot, "y")
+        assert texts == [repr(series.values[-1])] and status_text(app).startswith("copied actor/entropy of step")
+        await press(pilot, "comma", "y")
+        assert texts[1] == repr(series.values[-2])
+        await press(pilot, "Y")
+        assert "actor/entropy" in texts[2], "the row of the chart"
+        await press(pilot, "L", "down", "y")
+        other = screen_of(app).board.selection.target
+        assert other is not None and status_text(app).startswith(f"copied {other.name} of step")
+
+
 async def test_an_alert_is_copied_as_its_sentence_and_its_page_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=SIZE) as pilot:
