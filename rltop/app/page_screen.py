@@ -163,6 +163,8 @@ class PageScreen(Screen[None]):
         yield KeyLine(self.page.footer)
 
     def _rows(self, width: int, height: int) -> Sequence[Row]:
+        # A field takes a row, but makes no page too small: the last row is then below the others.
+        height = max(height, min(self.page.least[1], self.app.size.height - 1))
         rows = _with_marks(self.page.paint(self.moment, width, height), self.page, self.moment)
         return with_matches(rows, self._sought, self._match) if self._sought else rows
 

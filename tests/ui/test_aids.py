@@ -169,6 +169,22 @@ async def test_on_a_chart_its_own_metric_is_copied_until_a_related_one_is_select
         assert other is not None and status_text(app).startswith(f"copied {other.name} of step")
 
 
+@pytest.mark.parametrize("width", [40, 60])
+@pytest.mark.parametrize("key", ["slash", "o", "colon"])
+async def test_a_field_makes_the_smallest_window_not_too_small(width: int, key: str) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(width, 12)) as pilot:
+        await pilot.pause()
+        before = page_text(app)
+        await press(pilot, key)
+        assert isinstance(app.screen.focused, Input)
+        assert "too small" not in page_text(app)
+        if key != "slash":  # which goes to the list of metrics
+            assert page_text(app).splitlines()[:9] == before.splitlines()[:9]
+            await press(pilot, "escape")
+            assert page_text(app) == before
+
+
 async def test_an_alert_is_copied_as_its_sentence_and_its_page_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=SIZE) as pilot:
