@@ -20,8 +20,8 @@ from rltop.config import Config
 from rltop.formats.kinds import JSONL
 from rltop.model import RunState
 from rltop.report.text import check_text
+from rltop.run import grouping
 from rltop.run.discover import Rescanner, discover, future_run
-from rltop.run.grouping import MOST_RUNS
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -431,8 +431,11 @@ def test_a_copy_whose_numbers_fit_several_runs_is_that_of_the_run_with_its_numbe
     }
 
 
-def test_many_runs_in_one_folder_are_matched_by_name_or_with_a_bounded_number_of_comparisons(tmp_path: Path) -> None:
-    count = MOST_RUNS + 16
+def test_many_runs_in_one_folder_are_matched_by_name_or_with_a_bounded_number_of_comparisons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grouping, "MOST_RUNS", most := 12)
+    count = 2 * most
     for seed in range(count):
         jsonl(tmp_path, rows := numbers(seed, 40))
         (tmp_path / "metrics.jsonl").rename(tmp_path / f"run{seed}.jsonl")
@@ -450,7 +453,7 @@ def test_many_runs_in_one_folder_are_matched_by_name_or_with_a_bounded_number_of
     assert {run.name.raw: [Path(each).name for each in run.copies] for run in sought.found} == {
         f"run{seed}": [f"table{seed}.csv"] for seed in range(count)
     }
-    assert named.compared < 10 * count < sought.compared < (MOST_RUNS + 10) * count
+    assert named.compared < 10 * count < sought.compared < (most + 10) * count
 
 
 def _as_csv(rows: list[dict[str, float]]) -> str:
