@@ -206,7 +206,7 @@ def own_logs(run: SilentRun) -> list[str]:
             continue
         if seen.st_mtime > latest_s or not (is_of_job or _is_of_training(path)):
             continue
-        if not (is_named_alike or _is_one_of_few(run, path)) and not _has_numbers_of(run, path):
+        if not (is_named_alike or _is_one_of_few(names, path)) and not _has_numbers_of(run, path):
             continue
         # Of logs of several jobs, the newest one is the run's.
         kept = found.get(_pattern(path))
@@ -246,7 +246,10 @@ def _is_of_another(run: SilentRun, path: str) -> bool:
     if steps_apart > max(NEAR_STEPS, NEAR_SHARE * (run.last_step or 0)):
         return True
     is_named = bool(run.log) or _stem(path) == _stem(log_of(run.path)[0])
-    return bool(records) and not is_named and not _are_of(run, records, is_one_of_few=_is_one_of_few(run, path))
+    if is_named or not records:
+        return False
+    names = names_in(Path(log_of(run.path)[0]).parent)
+    return not _are_of(run, records, is_one_of_few=_is_one_of_few(names, path))
 
 
 def _records_of(path: str) -> tuple[list[Record], bool]:
@@ -263,9 +266,9 @@ def _records_of(path: str) -> tuple[list[Record], bool]:
     return [*counting.feed(data, 0, 0), *counting.finish()], False
 
 
-def _is_one_of_few(run: SilentRun, path: str) -> bool:
-    """Whether a log of another name than the run's may be its own: there are few other runs, none of the log's name."""
-    of_rows = [_stem(name) for name in names_in(Path(log_of(run.path)[0]).parent) if name.endswith(_ROWS)]
+def _is_one_of_few(names: Iterable[str], path: str) -> bool:
+    """Whether a log may be that of a run of another name: of the files beside, few are runs and none has its name."""
+    of_rows = [_stem(name) for name in names if name.endswith(_ROWS)]
     return len(of_rows) < _FEW and _stem(path) not in of_rows
 
 
