@@ -32,7 +32,7 @@ MOST_ALARMS = 3
 """Alarms that a rule may raise in a run; after that it counts as flapping and raises INFO only."""
 SETTLED_EVERY = 10
 """Interval, in records, at which the level of a settled alert is updated."""
-_NOW = "now "
+_NOW, _WITHIN = "now ", "; within limits since step"
 _LONGER = 1.25
 """A return to an alert that waits for its end begins anew if it lasts longer than all before by this factor."""
 _APART, _DENSE = 2, 0.8
@@ -468,7 +468,7 @@ class AlertState(Cloned):
         self._same_until = -1 if how or self.detector.is_excused else context.observation.record + REMEMBERED_RECORDS
         self.recovered_record, self.recovered_step = context.place
         if fine_step is not None:
-            self.recovered_step, how = fine_step, f"{how}; fine since step {fine_step:,}"
+            self.recovered_step, how = fine_step, f"{how}{_WITHIN} {fine_step:,}"
         self.level = self.worst
         message = f"{self.spec.title}, since step {self.onset[1]:,}{how}"
         return self._event(context, EventState.RECOVERED, self.level, message)._replace(fine_step=fine_step)
@@ -564,7 +564,7 @@ def sentence(state: AlertState, context: RuleContext) -> str:
     text = _sentence(state, context)
     if state.earlier is not None and state.earlier[1] < state.since_step:
         text += f"; {state.spec.title} since step {state.since_step:,}, {state.earlier[2]} since {state.earlier[1]:,}"
-    return f"{text}; fine since step {state.fine_step:,}" if state.is_waiting else text
+    return f"{text}{_WITHIN} {state.fine_step:,}" if state.is_waiting and state.standing.is_back else text
 
 
 def _sentence(state: AlertState, context: RuleContext) -> str:
@@ -625,24 +625,24 @@ class ReportedLevels(State):
     """
 
     _levels: dict[str, tuple[Level, Level]] = {}
-    _last: dict[str, tuple[Level, str, int]] = {}
+    _last: dict[str, tuple[Level, str, int | None]] = {}
     worst: dict[str, Level] = {}
     """For each rule: the worst level that was reported of its present alert, by whichever part."""
 
     def is_shown_already(self, event: Event) -> bool:
-        """Remember an event about to be reported; returns whether it leaves the shown level and part unchanged."""
+        """Remember an event about to be reported; returns whether level, part and start stay as shown."""
         if event.state is EventState.FACT:
             return False
         level = OK if event.state is EventState.RECOVERED else event.level
         worst = OK if level <= OK or event.state is EventState.FIRING else self.worst.get(event.rule, OK)
         self.worst[event.rule] = max(level, worst)
-        before, self._last[event.rule] = self._last.get(event.rule), (level, event.raised_by, event.step)
-        is_same = before is not None and before[:2] == (level, event.raised_by) and (event.since_step or 0) <= before[2]
-        return event.state in _MOVED and is_same
+        told = (level, event.raised_by, event.since_step)
+        before, self._last[event.rule] = self._last.get(event.rule), told
+        return event.state in _MOVED and before == told
 
     def is_of(self, state: AlertState) -> bool:
         """Whether this is the part of its rule that was reported last, or a rule without parts."""
-        return self._last.get(state.spec.rule, (OK, "", 0))[1] == state.spec.id
+        return self._last.get(state.spec.rule, (OK, "", None))[1] == state.spec.id
 
     def tell(
         self, event: Event, state: AlertState, others: Sequence[AlertState], context: RuleContext
@@ -702,4 +702,4 @@ def _inherited(
         heir.incident = heir.incident or state.incident
     how = EventState.EASED if heir.level < before else EventState.RESUMED
     eased = event._replace(part=heir.spec.part, family=heir.spec.family, level=heir.level, state=how)
-    return eased._replace(message=sentence(heir, context), since_step=heir.since_step), heir
+    return eased._replace(message=sentence(heir, context), since_step=heir.onset[1]), heir

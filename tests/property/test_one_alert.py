@@ -8,7 +8,7 @@ from collections import Counter
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from observations import learning, noisy, play
+from observations import learning, noisy, play, series
 from tables import each_row
 
 from rltop.model import Action, EventState, Level
@@ -129,17 +129,52 @@ def test_whatever_comes_and_goes_is_told_in_numbers(name: str, levels: list[tupl
         assert event.state is EventState.RECOVERED or any(one.isdigit() for one in event.message), event
 
 
+PARTED = {
+    "reward_mean": (0.6, 0.05),
+    "kl_ref": (0.02, 0.9),
+    "truncated_frac": (0.001, 0.97),
+    "stop_count": (4.0, 0.0),
+    "loss": (0.25, 2e6),
+    "grad_norm": (0.5, 300.0),
+    "time_step": (60.0, 120.0),
+}
+"""Canonical name: a fine value and a bad one; several parts of a rule judge some of them."""
+
+
+@examples(60)
+@given(
+    st.lists(st.sampled_from(sorted(PARTED)), min_size=1, max_size=3, unique=True),
+    st.lists(st.tuples(st.sampled_from([0.0, 0.0, 0.4, 1.0]), st.integers(1, 60)), min_size=8, max_size=16),
+    st.integers(1, 999),
+)
+def test_an_alert_begins_where_its_last_event_says(
+    names: list[str], levels: list[tuple[float, int]], seed: int
+) -> None:
+    parts = [0.0] * 60 + [part for part, count in levels for _ in range(count)]
+    metrics: dict[str, object] = {"reward_mean": learning}
+    for lag, name in enumerate(names):
+        fine, bad = PARTED[name]
+        shifted = [0.0] * 7 * lag + parts
+        metrics[name] = [noisy(fine + part * (bad - fine), 0.02, seed)(i) for i, part in enumerate(shifted)]
+    engine = play(0, **metrics)
+    for one in series(len(parts), **metrics):
+        engine.observe(one)
+        told = {event.rule: event.since_step for event in engine.events if event.state is not EventState.FACT}
+        stands = {each.rule: each.since_step for each in engine.verdicts if each.recovered_step is None}
+        assert stands == {rule: told[rule] for rule in stands}, one.step
+
+
 def test_an_alert_that_waits_for_its_end_says_since_when_it_has_been_fine() -> None:
     is_down = lambda record: 120 <= record < 130 or 170 <= record < 180  # noqa: E731
     reward = lambda record: noisy(0.05 if is_down(record) else min(0.6, record / 100), 0.01)(record)  # noqa: E731
     (waits,) = [one for one in play(215, reward_mean=reward).verdicts if one.rule == "R1"]
-    assert waits.headline.endswith("; fine since step 185")
+    assert waits.headline.endswith("; within limits since step 185")
     assert (waits.level, waits.advice and waits.advice.action) == (Level.CRIT, Action.WATCH)
     ended = play(330, reward_mean=reward).events
-    assert next(one for one in reversed(ended) if one.rule == "R1").message.endswith("; fine since step 185")
+    assert next(one for one in reversed(ended) if one.rule == "R1").message.endswith("; within limits since step 185")
     assert [(one.since_step, one.recovered_step) for one in history_of(ended).alerts if one.rule == "R1"][-1][1] == 185
     (stands,) = [one for one in play(178, reward_mean=reward).verdicts if one.rule == "R1"]
-    assert "fine" not in stands.headline
+    assert "within" not in stands.headline
 
 
 def test_an_evaluation_that_is_back_and_waits_is_no_other_level() -> None:
