@@ -52,8 +52,9 @@ class Outcome(NamedTuple):
     counts: dict[str, int]
     first_bad: tuple[int | None, str]
     unread: tuple[int, int]
+    spans: list[Any]
     stopped: str
-    end: tuple[str, bool]
+    end: tuple[Any, ...]
 
 
 def _read(decoder: Any, pieces: list[Piece], size: int) -> Outcome:
@@ -64,18 +65,20 @@ def _read(decoder: Any, pieces: list[Piece], size: int) -> Outcome:
         assert len(record.values) == len(record.schema)
         assert abs(record.step) <= MAX_STEP and (record.total_steps or 0) <= MAX_STEP
     counts = decoder.counts
-    unread = (getattr(decoder, "bad_bytes", 0), getattr(decoder, "held_bytes", 0))
+    framer = getattr(decoder, "framer", None)
+    unread = (framer.bad_bytes, framer.held_bytes) if framer else (0, 0)
     if size >= 0:
         assert all(0 <= record.position.offset < size for record in records)
         # A record too long to be kept is counted bad before all of it has come.
-        assert sum(unread) <= max(size, getattr(decoder, "resume_offset", 0))
+        assert sum(unread) <= max(size, framer.resume_offset if framer else 0)
     return Outcome(
         [(r.step, r.time_s, r.schema.keys, bytes(r.values), r.marks, r.position, r.total_steps) for r in records],
         {name: getattr(counts, name) for name in counts.names()},
         (counts.first_bad_line, counts.first_bad_reason),
         unread,
+        decoder.take_spans(),
         decoder.stopped,
-        (decoder.failure, decoder.is_finished),
+        (decoder.failure, getattr(decoder, "last_error", None), decoder.is_finished),
     )
 
 
@@ -109,7 +112,7 @@ def tensorboard(data: bytes) -> None:
     # The same as the payload of a valid record, because a fuzzer does not find checksums.
     length = struct.pack("<Q", len(data))
     head, end = struct.pack("<I", masked_crc32c(length)), b"\1\1\1\1"
-    _same_in_pieces(TensorBoardDecoder, length + head + data + end)
+    assert _same_in_pieces(TensorBoardDecoder, length + head + data + end).counts.lines == 1
 
 
 def wandb(data: bytes) -> None:
@@ -475,7 +478,8 @@ _SAMPLES = [
 _MADE: dict[str, Callable[[], list[bytes]]] = {
     "compressed": lambda: [gzip.compress(_lines(_ROWS) * 8, mtime=0), bz2.compress(_lines(_ROWS) * 8),
                            gzip.compress(_lines(_ROWS), mtime=0) * 2 + bytes(9)],
-    "csv": lambda: [b'step,loss,note\r\n1,0.5,"a\n,b"\r\n2,nan,\r\n', b"# {}\nloss\tacc\n1\t2\n"],
+    "csv": lambda: [b'step,loss,note\r\n1,0.5,"a\n,b"\r\n2,nan,\r\n\r\nstep,reward,note\r\n4,1,"q""q"\r\n5,2\r\n',
+            b"# {}\nloss\tacc\n1\t2\n"],
     "document": lambda: [json.dumps(_ROWS, indent=1).encode(), json.dumps({"1": {"a": 1}, "2": {"a": None}}).encode(),
                          b'{"step": [1, 2], "loss": [0.5, NaN], "max_steps": 9}'],
     "trace": lambda: [_lines(_SPANS), json.dumps(_SPANS).encode(), json.dumps(_SPANS, indent=2).encode()[:-1],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import runpy
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from binary_files import event, frame, scalar_events
 from examples import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from parquet_writer import parquet_bytes
 
@@ -93,8 +94,44 @@ def test_extreme_numbers_keep_the_promises(name: str) -> None:
             PROMISES[name](_NUMBER.sub(lambda one, put=extreme: put if dice.random() < 0.2 else one[0], data))  # noqa: B023
 
 
+FRAGMENTS = st.sampled_from(
+    [
+        *(b"step:3 - ", b" - ", b"a/b:", b"1.5", b"np.float64(", b")", b"\r", b"\n", b"Step 4: {", b"'k': ", b"}"),
+        *(b"nan", b"\\", b"'", b'"', b",", b" 12/40 [", b" 10%|", b"| ", b"Traceback", b"ValueError: x", b"\x1b[31m"),
+        *(b"\x1b]", b"[repeated", b"\0", b"'loss': 1, 'epoch': 0.5}", b"'train_runtime': 1, 'x': 2}", b"Step 2 | x:1"),
+        *(b"{'", b"metrics_tag: {", b'"step": 1, "metrics": {'),
+    ]
+)  # fmt: skip
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=4) | st.integers(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["step", "a", "1", "log_history", "max_steps"]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@examples(150)
+@given(st.lists(FRAGMENTS | st.binary(max_size=6), max_size=40).map(b"".join))
+@example(b"\x1b]" * 40)
+def test_what_looks_like_lines_of_a_console_keeps_the_promises(data: bytes) -> None:
+    PROMISES["console"](data)
+
+
+@given(st.text('",\n\r;\t1.se', max_size=80).map(str.encode))
+def test_what_looks_like_a_table_keeps_the_promises(data: bytes) -> None:
+    PROMISES["csv"](data)
+
+
+@examples(100)
+@given(DOCUMENTS)
+def test_any_document_keeps_the_promises(document: object) -> None:
+    PROMISES["document"](json.dumps(document).encode())
+
+
 @pytest.mark.parametrize("name", ON_DISK)
-@examples(10)
+@examples(20)
 @given(data=st.data())
 def test_damaged_dumps_keep_the_promises(name: str, data: st.DataObject) -> None:
     PROMISES[name](data.draw(damaged(SEEDS[name]) | st.binary(max_size=400)))

@@ -78,13 +78,3 @@ def test_a_whole_dump_gives_its_steps(dump: dict[str, bytes], tmp_path: Path) ->
 def test_a_damaged_dump_raises_nothing(dump: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         _read_all(Path(folder), dump)
-
-
-@examples(40, suppress_health_check=list(HealthCheck))
-@given(
-    st.binary(max_size=300),
-    st.sampled_from(["rollouts.jsonl", "1.jsonl", "completions_1.parquet", "explorer_output.db", "1.zip"]),
-)
-def test_bytes_of_any_content_raise_nothing(data: bytes, name: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        _read_all(Path(folder), {name: data})

@@ -6,7 +6,6 @@ import json
 import time
 
 import pytest
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import each_row
@@ -179,18 +178,6 @@ def test_an_event_that_comes_in_many_pieces_is_looked_at_once() -> None:
     _, _, decoder = read(data, 1024)
     assert decoder.counts.oversize_lines == 1
     assert time.process_time() - started < 5
-
-
-@examples(60)
-@given(st.data())
-def test_damage_raises_nothing_and_any_pieces_agree(data: st.DataObject) -> None:
-    raw = bytearray(written(embodied(range(2), ranks=1), data.draw(st.sampled_from(FORMS))))
-    for _ in range(data.draw(st.integers(0, 6))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    whole = read(bytes(raw))
-    pieces = read(bytes(raw), data.draw(st.integers(50, 3000)))
-    assert [(record.step, row(record)) for record in whole[0]] == [(record.step, row(record)) for record in pieces[0]]
-    assert whole[1] == pieces[1]
 
 
 VALUES = st.one_of(

@@ -54,23 +54,6 @@ def test_only_the_columns_that_are_there_are_given() -> None:
     assert table.read(["value", "no such"]) == {"value": [0.5, None]}
 
 
-@given(st.data())
-def test_a_damaged_file_is_refused_in_words(data: st.DataObject) -> None:
-    """Bytes are changed and cut off anywhere: values, or a `DecodeError`; never anything else."""
-    name = data.draw(st.sampled_from(["snappy.parquet", "pages_v2.parquet", "gzip_plain.parquet"]))
-    raw = bytearray((FIXTURES / name).read_bytes())
-    for _ in range(data.draw(st.integers(1, 6))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    kept = data.draw(st.integers(0, len(raw))) if data.draw(st.booleans()) else len(raw)
-    try:
-        table = ParquetTable(bytes(raw[:kept]))
-        columns = table.read(table.columns)
-    except (DecodeError, SourceError) as error:
-        assert error.message
-    else:
-        assert all(len(cells) == table.rows for cells in columns.values())
-
-
 @given(st.binary(max_size=200))
 def test_what_is_no_table_is_refused(raw: bytes) -> None:
     with pytest.raises(DecodeError):

@@ -187,16 +187,6 @@ def test_the_kind_is_found_by_the_first_table() -> None:
         assert decoder.kind.name == "telescope"
 
 
-@examples(50)
-@given(st.data())
-def test_damage_raises_nothing(data: st.DataObject) -> None:
-    raw = bytearray(steps_until(1))
-    for _ in range(data.draw(st.integers(0, 8))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    for record in read([bytes(raw)], pieces=data.draw(st.integers(100, 5000))):
-        assert record.step >= 0
-
-
 VALUES = st.lists(st.floats(0, 1e6, allow_nan=False), min_size=1, max_size=30)
 
 

@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 from binary_files import event, frame, integer, scalar_events, span, value, version_event
-from examples import examples
-from hypothesis import given
-from hypothesis import strategies as st
 from recorded import REASON, runs_root
 from stores import cells, read_in_pieces
 from tables import each_row
@@ -28,10 +25,6 @@ CASES = tomllib.loads((FOLDER / "cases.toml").read_text())
 def decode(data, piece=1 << 20):
     decoder = TensorBoardDecoder()
     return read_in_pieces(decoder, data, piece), decoder
-
-
-def plain(records):
-    return [(r.step, r.time_s, r.schema.keys, r.values.tobytes(), r.marks, r.position) for r in records]
 
 
 def test_the_crc_of_eight_zeros_is_the_known_one():
@@ -232,51 +225,6 @@ def test_reset_begins_a_new_file():
     decoder.feed(data, 0, 1)
     (record,) = decoder.finish()
     assert record.position == (1, 0)
-
-
-rows = st.lists(
-    st.tuples(
-        st.integers(0, 300), st.sampled_from(["a", "train/loss", "b"]), st.floats(width=32, allow_subnormal=False)
-    ),
-    max_size=25,
-)
-
-
-@examples(60)
-@given(rows, st.integers(1, 60), st.integers(0, 40))
-def test_any_split_gives_the_same_records(found, piece, hole):
-    data = frame(version_event()) + scalar_events(*found[:9]) + bytes(hole) + scalar_events(*found[9:])
-    at_once, whole = decode(data)
-    in_pieces, split = decode(data, piece)
-    assert plain(in_pieces) == plain(at_once)
-    assert (split.counts, split.framer.bad_bytes, split.stopped) == (
-        whole.counts,
-        whole.framer.bad_bytes,
-        whole.stopped,
-    )
-
-
-@examples(60)
-@given(rows, st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=4), st.integers(0, 4000))
-def test_no_damage_raises_and_every_byte_is_explained(found, damage, cut):
-    data = bytearray(frame(version_event()) + scalar_events(*found))
-    for at, byte in damage:
-        data[at % len(data)] = byte
-    data = bytes(data[: max(1, len(data) - cut)])
-    records, decoder = decode(data)
-    assert decoder.framer.bad_bytes + decoder.framer.held_bytes <= len(data)
-    in_pieces, split = decode(data, 13)
-    assert plain(in_pieces) == plain(records)
-    assert split.framer.bad_bytes == decoder.framer.bad_bytes
-
-
-@examples(100)
-@given(st.lists(st.binary(max_size=60), max_size=4), st.integers(1, 50))
-def test_any_payload_is_read_or_counted(payloads, piece):
-    data = b"".join(frame(payload) for payload in payloads)
-    records, decoder = decode(data, piece)
-    assert decoder.counts.lines == len(payloads)
-    assert plain(records) == plain(decode(data)[0])
 
 
 @each_row("name", sorted(CASES))

@@ -31,13 +31,6 @@ def decode(data, piece=1 << 20):
     return read_in_pieces(decoder, data, piece), decoder
 
 
-def plain(records):
-    return [
-        (r.step, r.time_s, r.schema.keys, r.values.tobytes(), r.marks, r.position, r.total_steps, r.script_alerts)
-        for r in records
-    ]
-
-
 def rows_of(*rows):
     return decode(block_log(*(history(row) for row in rows)))
 
@@ -307,37 +300,6 @@ def test_reset_begins_a_new_file():
     assert (decoder.is_finished, decoder.run.total_steps) == (False, None)
     (record,) = decoder.feed(data, 0, 1)
     assert record.position.generation == 1
-
-
-values = st.one_of(st.floats(), st.integers(-(2**60), 2**60), st.none(), st.booleans(), st.text(max_size=4))
-tables = st.lists(
-    st.dictionaries(st.sampled_from(["a", "b", "train/global_step", "_step", "_timestamp", "é"]), values, max_size=5),
-    max_size=8,
-)
-
-
-@examples(60)
-@given(tables, st.integers(1, 90))
-def test_any_split_gives_the_same_records(rows, piece):
-    data = block_log(*(history(row) for row in rows), stats(cpu=1.0))
-    at_once, whole = decode(data)
-    in_pieces, split = decode(data, piece)
-    assert plain(in_pieces) == plain(at_once)
-    assert (split.counts, split.framer.bad_bytes) == (whole.counts, whole.framer.bad_bytes)
-
-
-@examples(20)
-@given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=4), st.integers(0, 1 << 17))
-def test_no_damage_raises_and_every_byte_is_explained(damage, cut):
-    data = bytearray(long_log(60, 60))
-    for at, byte in damage:
-        data[at % len(data)] = byte
-    data = bytes(data[: max(1, len(data) - cut)])
-    records, decoder = decode(data)
-    assert decoder.framer.bad_bytes + decoder.framer.held_bytes <= len(data)
-    in_pieces, split = decode(data, 997)
-    assert plain(in_pieces) == plain(records)
-    assert split.framer.bad_bytes == decoder.framer.bad_bytes
 
 
 @examples(150)
