@@ -19,6 +19,7 @@ from rltop.model.keys import STEP_KEYS, is_bookkeeping_key
 from rltop.resources import folder
 from rltop.run.run import Run
 from rltop.stats.timing import step_timing
+from rltop.trainers.identify import identify
 
 PUBLIC = {
     "public/llama-factory/dpo-202": ("LLaMA-Factory", Algorithm.DPO),
@@ -77,6 +78,11 @@ def check_document(path: Path) -> dict[str, Any]:
     return document
 
 
+def expected(run: RecordedRun) -> tuple[str, Algorithm]:
+    trainer = run.label.get("trainer")
+    return ("TRL", TRAINERS[trainer]) if trainer else PUBLIC[run.name]
+
+
 def agrees_with_its_file(path: Path, dialect: str, algorithm: Algorithm) -> None:
     run = whole(path)
     identity, stream = run.identity, run.stream
@@ -109,9 +115,16 @@ def agrees_with_its_file(path: Path, dialect: str, algorithm: Algorithm) -> None
 
 @each_jsonl_run()
 def test_a_recorded_run_agrees_with_its_file(run: RecordedRun) -> None:
-    trainer = run.label.get("trainer")
-    dialect, algorithm = ("TRL", TRAINERS[trainer]) if trainer else PUBLIC[run.name]
-    agrees_with_its_file(run.metrics, dialect, algorithm)
+    agrees_with_its_file(run.metrics, *expected(run))
+
+
+@each_jsonl_run()
+def test_a_preview_of_the_end_is_recognised_alike(run: RecordedRun) -> None:
+    rows = [json.loads(line) for line in run.metrics.read_text().splitlines()[-60:]]
+    found = identify(
+        list({key: None for row in rows for key, value in row.items() if isinstance(value, int | float)}), {}
+    )
+    assert (found.dialect.name, found.algorithm) == expected(run)
 
 
 @each_jsonl_run()

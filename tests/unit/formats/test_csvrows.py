@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-from recorded import REASON, runs_root
 from tables import each_row
 
 from rltop.formats.csv import CsvDecoder
@@ -135,19 +133,6 @@ def test_a_quote_that_is_never_closed_gives_up():
         decoder.feed(row * 10_000, 18 + number * 10_000 * len(row), 0)
     assert decoder.counts.bad_lines == 1
     assert decoder.counts.rows > 0
-
-
-@each_row(
-    ("pattern", "count", "first", "last"),
-    [("open-instruct/*/*.csv", 2016, 256, 512_000), ("rllib/*/progress.csv", 145, 1, 145)],
-)
-def test_recorded_tables(pattern, count, first, last):
-    if runs_root() is None:
-        pytest.skip(REASON)
-    (path,) = (runs_root() / "public").glob(pattern)
-    records, decoder = decode(path.read_text())
-    assert (len(records), records[0].step, records[-1].step) == (count, first, last)
-    assert decoder.counts.bad_lines == decoder.counts.no_step_lines == 0
 
 
 def test_rows_that_are_numbered_are_counted_and_so_is_a_step_that_cannot_be_one():

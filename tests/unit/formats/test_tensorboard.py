@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from binary_files import event, frame, integer, scalar_events, span, value, version_event
-from recorded import REASON, runs_root
 from stores import cells, read_in_pieces
 from tables import each_row
 
@@ -240,65 +239,6 @@ def test_what_a_real_writer_wrote_is_what_tensorboard_reads(name, piece):
     assert found.keys() == expected.keys()
     assert all(found[key] == pytest.approx(expected[key], rel=0, abs=0, nan_ok=True) for key in expected)
     assert (decoder.framer.bad_bytes, decoder.framer.held_bytes) == (0, 0)
-
-
-# -- recorded runs -----------------------------------------------------------------------------------------------------
-
-PUBLIC = {
-    "verl-tensorboard/chess-entropy-collapse-kl-drift": (153, 90, 0, 152, 157),
-    "verl-tensorboard/chess-healthy-qwen": (151, 90, 0, 150, 161),
-    "verl-tensorboard/math-healthy-24": (24, 60, 0, 23, 25),
-    "rllib/halfcheetah-sac-tfevents": (145, 40, 10_000, 154_000, 435),
-}
-"""Rows, tags, first and last step, values that are no number: as the SOURCE.md of each says."""
-
-
-def root():
-    found = runs_root()
-    if found is None:
-        pytest.skip(REASON)
-    return found
-
-
-@each_row("name", sorted(PUBLIC))
-def test_a_recorded_file_has_the_rows_that_its_source_says(name):
-    (path,) = (root() / "public" / name).glob("events.out.tfevents.*")
-    records, decoder = decode(path.read_bytes(), 65_536)
-    tags = {key for record in records for key in record.schema.keys}
-    others = decoder.counts.nested_values + decoder.counts.text_values
-    assert (len(records), len(tags), records[0].step, records[-1].step, others) == PUBLIC[name]
-    assert len({record.step for record in records}) == len(records)
-    assert (decoder.framer.bad_bytes, decoder.framer.held_bytes, decoder.stopped) == (0, 0, "")
-
-
-def rewritten(key):
-    """How transformers spells a key of its log for TensorBoard."""
-    for prefix in ("eval_", "test_"):
-        if key.startswith(prefix):
-            return f"{prefix[:-1]}/{key.removeprefix(prefix)}"
-    return f"train/{key}"
-
-
-@each_row("name", ["dpo_healthy", "grpo_restart", "grpo_straggler", "ppo_healthy"])
-def test_a_trl_run_says_the_same_in_both_formats(name):
-    folder = root() / "trl" / name
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    files = sorted((folder / "tb").glob("events.out.tfevents.*"))
-    begins = [0] + [i for i in range(1, len(lines)) if lines[i]["step"] < lines[i - 1]["step"]] + [len(lines)]
-    assert len(files) == len(begins) - 1
-    compared = 0
-    for path, start, stop in zip(files, begins, begins[1:], strict=False):
-        held = {}
-        for record in decode(path.read_bytes(), 65_536)[0]:
-            held.setdefault(record.step, {}).update(cells(record))
-        for line in lines[start:stop]:
-            for key, wanted in line.items():
-                if key in ("step", "time") or not isinstance(wanted, int | float):
-                    continue
-                found = held[line["step"]][rewritten(key)]
-                assert found == pytest.approx(wanted, rel=1e-6, abs=1e-38, nan_ok=True), (line["step"], key)
-                compared += 1
-    assert compared > 3000
 
 
 def test_a_row_begins_where_the_step_changes():

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-from recorded import REASON, runs_root
 from stores import cells_of, read_in_pieces
 from tables import each_row
 
 from rltop.formats.json_document import DocumentDecoder
-from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import NonFinite
 
 ROWS = [
@@ -126,41 +123,6 @@ def test_text_behind_the_document_is_counted_once():
     decoder.feed(b"more\n", 1000, 0)
     decoder.feed(b"more\n", 1005, 0)
     assert decoder.counts.bad_lines == 1
-
-
-def state_files():
-    root = runs_root()
-    return sorted(root.glob("trl/*/trainer_state.json")) if root else []
-
-
-@pytest.mark.parametrize("path", state_files() or [None], ids=lambda path: path.parent.name if path else "no-runs")
-def test_a_state_file_agrees_with_the_stream_of_its_run(path):
-    if path is None:
-        pytest.skip(REASON)
-    state, _ = decode(path.read_bytes(), 65536)
-    jsonl = JsonlDecoder()
-    stream = cells_of([*jsonl.feed((path.parent / "metrics.jsonl").read_bytes(), 0, 0), *jsonl.finish()])
-    # The stream was appended to by a restarted run, the state was not: the last word on a step is the same.
-    assert cells_of(state) == stream
-
-
-@each_row(
-    ("pattern", "count", "last", "total"),
-    [
-        ("trl-dpo/clean-code-dpo/*.json", 21, 160, 160),
-        ("trl-grpo/f1-dead-run-800/t*.json", 80, 800, 800),
-        ("trl-grpo/text2sql-1000/t*.json", 200, 1000, 1000),
-        ("trl-grpo/unsloth-gsm8k-250/t*.json", 250, 250, 250),
-        ("json-custom/fair-rlvr-990/s*.json", 990, 1000, None),
-    ],
-)
-def test_recorded_documents(pattern, count, last, total):
-    if runs_root() is None:
-        pytest.skip(REASON)
-    path = next(p for p in (runs_root() / "public").glob(pattern) if p.name != "label.json")
-    records, decoder = decode(path.read_bytes(), 65536)
-    assert (len(records), records[-1].step, records[-1].total_steps) == (count, last, total)
-    assert decoder.counts.bad_lines == decoder.counts.no_step_lines == 0
 
 
 def test_one_value_that_is_no_json_does_not_cost_the_document() -> None:
