@@ -67,12 +67,12 @@ _ROWS_INSIDE = regex(
 """Rows, or a string of rows, anywhere in a one-line object, such as a trainer state under another file name."""
 _CSV_HEADER = regex(
     rb"""
-    (?: \s*"?[\w/@.\ -]+"?(?:,"?[\w/@.()\ -]*"?)+
+    (?!.*(?:[^\s,]+\ ){6}) (?: \s*"?[\w/@.\ -]+"?(?:,"?[\w/@.()\ -]*"?)+
       | [A-Za-z_][\w/@.()\ -]*(?:\t[A-Za-z_][\w/@.()\ -]*){2,} )
     \s*\r?$""",
     re.VERBOSE,
 )
-"""Names separated by commas or tabs (`progress.txt` of Spinning Up)."""
+"""Names separated by commas or tabs (`progress.txt` of Spinning Up); more than six words between commas are prose."""
 
 
 class Kind(NamedTuple):

@@ -42,6 +42,8 @@ HEADS = [
     (b"Driver\tVersion 1\n", "train.log", CONSOLE),
     (b'{"history": {"loss": [1, 0.5, 0.25, 0.2], "acc": [0, 0.1]}}', "history.json", WHOLE_JSON),
     (b"(TaskRunner pid=1) step:1 - actor/loss:0.5 - a:1\n", "slurm-1.out", CONSOLE),
+    (b"Since 2.7.13, only severe bugs are fixed on the branch.\n", "NEWS.txt", CONSOLE),
+    (b"Step,my first run - loss\n1,2\n", "-", CSV),
     (b"INFO starting, with commas, in a sentence: yes\n", "train.log", CONSOLE),
     (b"{'loss': 0.5, 'epoch': 0.1}\n", "train.log", CONSOLE),
     (b"{'loss': 0.5}\n", "m.jsonl", JSONL),
