@@ -65,20 +65,26 @@ class Choice(NamedTuple):
 
 
 def choose_key_metrics(snapshot: Snapshot) -> list[Choice]:
-    """The pinned metrics, then the rows of the algorithm's set that a stream logs, the main stream first."""
+    """The pinned metrics, then the rows of the algorithm's set, without those that the user hid."""
+    chosen, arrangement = choose_rows(snapshot), snapshot.run.arrangement
+    if arrangement.is_as_found:
+        return chosen
     pinned = [
         Choice(called(snapshot, signal := signal_of(part, key)), signal, stream=part.role)
-        for key in snapshot.run.arrangement.pinned
+        for key in arrangement.pinned
         if (part := next((one for one in snapshot.streams if key in one.stream.keys), None)) is not None
     ]
-    return [*pinned, *_choose_rows(snapshot)]
+    placed = {*arrangement.pinned, *arrangement.hidden}
+    rest = [one for one in chosen if one.signal.key not in placed]
+    return [*pinned, *(one._replace(title=called(snapshot, one.signal, one.title)) for one in rest)]
 
 
 def called(snapshot: Snapshot, signal: Signal, title: str = "") -> str:
     return Label.of(snapshot.run.arrangement.name_of(signal.key) or title or signal.metric.title).display
 
 
-def _choose_rows(snapshot: Snapshot) -> list[Choice]:
+def choose_rows(snapshot: Snapshot) -> list[Choice]:
+    """The rows of the algorithm's set that a stream logs, the main stream first, whatever the user did to them."""
     parts = [part for part in snapshot.streams if part.identity is not None and not part.source.is_rank]
     if not parts or parts[0].identity is None:
         return []
@@ -92,13 +98,7 @@ def _choose_rows(snapshot: Snapshot) -> list[Choice]:
                 break
         else:
             chosen += _guess(parts, wanted.metrics)
-    arrangement = snapshot.run.arrangement
-    if arrangement.is_as_found:
-        return chosen
-    placed = {*arrangement.pinned, *arrangement.hidden}
-    return [
-        one._replace(title=called(snapshot, one.signal, one.title)) for one in chosen if one.signal.key not in placed
-    ]
+    return chosen
 
 
 _PARTS = frozenset({"reward_component", "sample_metric"})

@@ -42,7 +42,15 @@ from rltop.pages.header import (
     paint_setup_hints,
     paint_streams,
 )
-from rltop.pages.key_metrics import LINE, MetricRow, MetricTable, choose_key_metrics, choose_others, metric_layout
+from rltop.pages.key_metrics import (
+    LINE,
+    MetricRow,
+    MetricTable,
+    choose_key_metrics,
+    choose_others,
+    choose_rows,
+    metric_layout,
+)
 from rltop.pages.numbered import NumberedView, numbered_row, numbered_view, outlier_of, paint_outlier, shown_member
 from rltop.pages.page import Moment, Open, Page, Push, baseline_of
 from rltop.pages.signals import (
@@ -400,14 +408,14 @@ def build_overview(
     is_empty = no_data_sentence(snapshot) is not None
     rows, more = ((), ()) if is_empty else _read_rows(snapshot, width, height)
     banner = build_banner(verdicts)
-    opened, outlier = _open(snapshot), outlier_of(snapshot)
+    opened, outlier, goal = _open(snapshot), outlier_of(snapshot), None if is_empty else _goal(snapshot, rows)
     # The sentence does not repeat the banner.
     told = verdicts if banner is None else [verdict for verdict in verdicts if verdict.rule != banner.rule]
     return OverviewView(
         snapshot=snapshot,
         header=build_header(snapshot, timing, opened),
         banner=banner,
-        sentence=build_sentence(snapshot, told, timing, _goal(rows), opened, outlier),
+        sentence=build_sentence(snapshot, told, timing, goal, opened, outlier),
         badges=build_badges(snapshot, verdicts),
         rows=rows,
         more=more,
@@ -461,8 +469,13 @@ def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[Metri
     return tuple(rows[:count]), tuple(rows[count:])
 
 
-def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
+def _goal(snapshot: Snapshot, rows: Sequence[MetricRow]) -> SignalReading | None:
+    """The metric that says whether the run gets anywhere, also if its row is hidden."""
     by_name = {row.reading.signal.metric.name: row.reading for row in rows}
+    hidden = snapshot.run.arrangement.hidden
+    for one in choose_rows(snapshot) if hidden else ():
+        if one.signal.key in hidden and one.signal.metric.name in _GOALS:
+            by_name[one.signal.metric.name] = read_signal(snapshot.within(one.stream), one.signal)
     return next((by_name[name] for name in _GOALS if name in by_name), None)
 
 

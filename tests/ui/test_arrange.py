@@ -45,6 +45,18 @@ def titles(text: str, top: str) -> list[str]:
     return [line.split("  ")[0].strip() for line in (one.strip() for one in lines[begin:]) if line]
 
 
+def test_a_hidden_row_leaves_the_headline_as_it_was(tmp_path: Path) -> None:
+    rows = [{"step": step, "reward": step / 100, "kl": 0.01, "loss": 0.2} for step in range(1, 41)]
+    session = session_over(write_rows(tmp_path / "metrics.jsonl", rows))
+    session.drain()
+    (one,) = session.runs
+    before = build_overview(Snapshot(one)).sentence
+    one.arrangement = one.arrangement.with_hiding_toggled("reward")
+    view = build_overview(Snapshot(one))
+    assert "reward 0.01" in before.text.raw and view.sentence == before
+    assert "reward" not in [row.reading.signal.key for row in view.rows]
+
+
 async def test_a_metric_is_pinned_from_its_chart_and_comes_first_everywhere(run: Path, tmp_path: Path) -> None:
     app = app_over(run)
     async with app.run_test(size=SIZE) as pilot:
