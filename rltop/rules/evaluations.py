@@ -27,14 +27,14 @@ _MEAN_TO_SIGMA = math.sqrt(math.pi / 2.0)
 """Factor from mean absolute deviation to standard deviation of a normal distribution."""
 _UNCERTAIN = 1.0
 """Noise estimated from n second differences is multiplied by 1 + 1/n, because it is uncertain."""
-_WORD = regex(r"[^a-zA-Z0-9]+")
+WORD = regex(r"[^a-zA-Z0-9]+")
 _NO_SCORE = frozenset({
     "len", "length", "lengths", "token", "tokens", "time", "seconds", "std", "var", "min", "max", "trunc", "truncated",
     "truncation", "ratio", "count", "num", "n", "turns", "samples", "frac", "loss", "entropy", "kl", "cost",
 })  # fmt: skip
 _LEVEL = regex(r"(?P<base>.*?)/?(?P<level>mean|avg|pass|best|maj|worst)(?:@|_at_)(?P<k>\d+)(?:/(?P<inner>\w+))?")
 _MEANS = {"mean": 2, "avg": 2, "pass": 1}
-_QUANTITIES = ("acc", "accuracy", "correct", "score", "reward")
+QUANTITIES = ("acc", "accuracy", "correct", "score", "reward")
 
 
 @lru_cache(maxsize=256)
@@ -44,14 +44,14 @@ def representatives(instances: tuple[str, ...]) -> tuple[str, ...]:
     for place, name in enumerate(instances):
         found = _LEVEL.fullmatch(name)
         base = name if found is None else found["base"]
-        if place and _NO_SCORE.intersection(_WORD.split(base.lower())):
+        if place and _NO_SCORE.intersection(WORD.split(base.lower())):
             continue
         rank = (1, 1)
         if found is not None:
             inner = found["inner"] or "mean"
             rank = (_MEANS.get(found["level"], 0) if inner == "mean" else -1, int(found["k"]))
         head, _, last = base.rpartition("/")
-        source = head if last in _QUANTITIES else base
+        source = head if last in QUANTITIES else base
         if source not in best or rank > best[source][0]:
             best[source] = (rank, name)
     return tuple(name for _, name in best.values())

@@ -47,6 +47,14 @@ def test_several_validation_sources_say_how_many_and_which_moved() -> None:
     assert first.remark == "3 sets 0.1…0.6; math +0.195"
 
 
+def test_a_validation_that_is_always_0_gives_its_row_to_one_that_moves() -> None:
+    def shown(score: float) -> str:
+        rows = ((step, {**BASE, "val/test_score/chess": score * step, "val/accuracy": step / 10}) for step in (1, 2, 3))
+        return build_overview(Snapshot(run_of(verl_lines(rows)))).rows[0].reading.signal.key
+
+    assert (shown(0.0), shown(0.1)) == ("val/accuracy", "val/test_score/chess")
+
+
 def test_several_validation_sources_are_told_of_beside_an_alert_too() -> None:
     def row(step: int) -> dict[str, float]:
         scores = {"aime": 0.1, "gsm8k": 0.6, "math": 0.2 + step / 200} if step % 10 == 0 else {}
