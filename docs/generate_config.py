@@ -54,7 +54,9 @@ mute = true         # slow tool calls are expected in this run
 This applies to the screen, `check`, `--once`, `watch` and reports; each of them lists the muted rules.
 
 On the screen `x` acknowledges an alert: it is quiet until it gets worse (a higher level, or half as far again from its
-baseline). That is kept for the run, in `$XDG_STATE_HOME/rltop/acknowledged.toml`; `check` and `watch` do not read it.
+baseline). That is kept for the run, in `$XDG_STATE_HOME/rltop/acknowledged.toml`. On the screen and in `--once` its
+badge says *acknowledged* and the headline is of the next alert; `check` and reports list it in its place, marked
+*acknowledged*. Exit codes, JSON and `watch` are for machines and take no notice.
 
 Enter on the row `rule` of an alert's page opens the menu of its rule: acknowledge, mute, and each threshold with its
 value, its default and the range of the metric in this run. What is set there holds for this run, for every run of the

@@ -220,7 +220,9 @@ def _print(run: Run, config: Config, arguments: Namespace) -> int:
         text = _json(once_document(Snapshot(run))) + "\n"
     else:
         from rltop.report.text import once_text
+        from rltop.run import preferences
 
+        run.acknowledged = preferences.acknowledged_of(run.path.raw, preferences.load_acknowledged())
         text = once_text(Snapshot(run), text_width(arguments.width), **output_style(config))
     write_output(text)
     return EXIT_OK if has_rows else EXIT_NO_METRICS

@@ -37,6 +37,7 @@ from rltop.rows.rows import Line, Piece, clip_middle, without_shared
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Fit, Table
 from rltop.rules.words import words_of
+from rltop.run.preferences import was_acknowledged
 from rltop.run.run_settings import RunSettings
 from rltop.run.snapshot import Snapshot
 from rltop.stats.goodput import hundredth
@@ -463,7 +464,7 @@ def _alert(snapshot: Snapshot, verdict: Verdict, *, has_charts: bool) -> AlertRe
     chain = view.chain
     return AlertReport(
         verdict=verdict,
-        facts=tuple(_alert_facts(view, verdict)),
+        facts=tuple(_alert_facts(part, view, verdict)),
         causes=view.causes,
         conclusion="" if chain is None else chain.conclusion,
         chain=Grid() if chain is None else grid_of(chain_table(chain, _TABLE_CELLS, UNICODE)),
@@ -472,7 +473,7 @@ def _alert(snapshot: Snapshot, verdict: Verdict, *, has_charts: bool) -> AlertRe
     )
 
 
-def _alert_facts(view: VerdictView, verdict: Verdict) -> Iterator[str]:
+def _alert_facts(part: Snapshot, view: VerdictView, verdict: Verdict) -> Iterator[str]:
     if verdict.stream:
         yield f"steps of {Label.of(verdict.stream)}"
     yield f"rule {verdict.rule_words}"
@@ -485,6 +486,8 @@ def _alert_facts(view: VerdictView, verdict: Verdict) -> Iterator[str]:
         yield f"eased, was {verdict.worst_level.word.upper()}"
     if verdict.is_provisional:
         yield "not yet confirmed: still reading history"
+    if was_acknowledged(part.source.path.raw, verdict):
+        yield "acknowledged"
 
 
 def _evidence_figures(part: Snapshot, view: VerdictView) -> Iterator[Figure]:

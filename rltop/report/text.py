@@ -28,6 +28,7 @@ from rltop.rows.rows import Row, RowBuilder, text_row, text_rows, wrap
 from rltop.rows.table import Column, Fit, Table, TablePainter
 from rltop.rows.themes import PLAIN, Palette, load_palette, look_of
 from rltop.rules.diagnosis import next_steps
+from rltop.run.preferences import was_acknowledged
 from rltop.run.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyph
         Column("", lambda one: (one.level.word.upper(), LEVEL_ROLES[one.level]), is_right=False),
         Column("", lambda one: (one.rule, "dim"), least=4, is_right=False, gap=1),
         Column("", lambda one: (Label.of(one.title).display, "strong"), Fit.NAME, least=24),
-        Column("", lambda one: (_since(one), "dim"), is_right=False, priority=1),
+        Column("", lambda one: (_since(snapshot, one), "dim"), is_right=False, priority=1),
         Column("", lambda one: (Label.of(one.key).display, "dim"), Fit.NAME, least=16, priority=2),
     )
     table = Table(columns, verdicts, sign=lambda one: (glyphs.levels[one.level], LEVEL_ROLES[one.level]))
@@ -181,10 +182,10 @@ def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyph
     return rows
 
 
-def _since(verdict: Verdict) -> str:
+def _since(snapshot: Snapshot, verdict: Verdict) -> str:
     state = "new level " if verdict.state is VerdictState.SETTLED else ""
-    was = was_words(verdict)
-    return f"{state}since {units.step(verdict.since_step)}{was and f', {was}'}"
+    quiet = "acknowledged" if was_acknowledged(snapshot.source.path.raw, verdict) else ""
+    return ", ".join(filter(None, (f"{state}since {units.step(verdict.since_step)}", was_words(verdict), quiet)))
 
 
 def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs: Glyphs) -> list[Row]:

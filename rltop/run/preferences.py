@@ -288,6 +288,12 @@ def acknowledged_of(path: str, acknowledged: Mapping[str, Acknowledgements]) -> 
     return acknowledged.get(str(Path(path).absolute()), {}) if acknowledged else {}
 
 
+def was_acknowledged(path: str, verdict: Verdict) -> bool:
+    """Whether the alert was acknowledged on the screen, for output that lists it all the same."""
+    kept = None if verdict.stream else acknowledged_of(path, load_acknowledged()).get(verdict.rule)
+    return kept is not None and kept.covers(verdict)
+
+
 def with_run(by_run: Mapping[str, T], path: str, own_entry: T | None) -> Mapping[str, T]:
     """A copy with the entry of one run replaced or removed; the oldest runs are dropped beyond the limit."""
     own = str(Path(path).absolute())

@@ -13,6 +13,7 @@ from rltop.pages.timeline import EventsPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.rows.table import heads_of
+from tests.programs import said_here
 from tests.screens import RECORDED, app_over, page_text, press, screen_of, status_text
 
 WIDE = (120, 40)
@@ -181,6 +182,9 @@ async def test_an_alert_is_acknowledged_kept_for_the_run_and_taken_back() -> Non
         assert "x undoes it" in page_text(app) and app.followed.main.judging.muted == frozenset()
         await press(pilot, "escape")
         assert page_text(app).count("acknowledged") == 1, "the badge says so; a count beside it would repeat it"
+    listed = said_here("check", "--width", "160", str(RECORDED))[1].split(f" {rule} ")[1]
+    assert ", acknowledged" in listed.split("\n")[0]
+    assert " acknowledged" in said_here("--once", "--width", "160", str(RECORDED))[1]
     again = app_over(RECORDED)
     async with again.run_test(size=WIDE) as pilot:
         await pilot.pause()
