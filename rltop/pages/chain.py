@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from rltop import structs, units
+from rltop.catalog.metrics import CATALOG, spoken_title
 from rltop.model import Label, Signal, Verdict
 from rltop.pages.alerts import moved_words, movers_of
 from rltop.pages.chart import Marker
@@ -395,7 +396,9 @@ def _cell(row: Sequence[float], column: int | None) -> float:
 
 
 def _title(signal: Signal, count: int) -> str:
-    return signal.metric.title if count < 2 else instance_title(signal)
+    if count > 1:
+        return instance_title(signal)
+    return spoken_title(signal.metric.name) if signal.metric.name in CATALOG else signal.metric.title
 
 
 def _is_clear(link: ChainLink) -> bool:
@@ -578,6 +581,11 @@ def line_cells(width: int) -> int:
     """Cells left for the charts on a screen of `width` cells; 0 without room."""
     columns = _columns((), width, UNICODE, is_estimate=True)
     return lay_out([column.least for column in columns], columns, width - _FRONT - 1).of(len(columns) - 1)
+
+
+LEVELS = "before → after"
+HEADS = ("", "metric", "key", LEVELS, "change", "when", "")
+"""What the columns are, for a report; on the screen they stand without heads."""
 
 
 def chain_table(view: ChainView, width: int, glyphs: Glyphs, frame: Frame | None = None) -> Table[_Link]:

@@ -35,7 +35,8 @@ _MARKUP = regex(r"[\\`*_\[\]|~$]")
 _BEGINS_BLOCK = regex(r"^(?:[-+=#:]|\d+(?=[.)]\s))")
 _AUTOLINK = regex(r"(?i)(https?|ftp|mailto|xmpp):|www\.")
 _MENTION = regex(r"[@#](?=[\w-])|\b(?:GH|gh)-(?=\d)")
-_WORD_JOINER = "&#8288;"
+_WORD_JOINER = "\u2060"
+"""Invisible, and read as text; as an entity it would be seen in the file."""
 
 
 def markdown(reports: Sequence[RunReport], made: Provenance) -> str:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from rltop import __version__, units
 from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
 from rltop.pages.alerts import alert_words, event_table, origin, own_words
-from rltop.pages.chain import chain_table
+from rltop.pages.chain import HEADS, LEVELS, ChainView, chain_table
 from rltop.pages.chart import Axis, Marker, Places, PlotData, Zoom, places
 from rltop.pages.chart_axes import read_markers
 from rltop.pages.compare import first_divergence, with_baseline
@@ -427,7 +427,7 @@ def _facts(snapshot: Snapshot, view: OverviewView, window: tuple[int, int] | Non
         yield (
             f"step {units.step(header.step)}{total}" if header.cursor is None else f"as of step {header.cursor}{total}"
         )
-    yield units.counted(snapshot.stream.rows, "record")
+    yield units.counted(snapshot.stream.rows, "record") + ("" if header.cursor is None else " in the whole run")
     if header.step_s is not None:
         yield f"{units.duration(header.step_s)}/step"
     if header.eta_s is not None:
@@ -467,10 +467,17 @@ def _alert(snapshot: Snapshot, verdict: Verdict, *, has_charts: bool) -> AlertRe
         facts=tuple(_alert_facts(part, view, verdict)),
         causes=view.causes,
         conclusion="" if chain is None else chain.conclusion,
-        chain=Grid() if chain is None else grid_of(chain_table(chain, _TABLE_CELLS, UNICODE)),
+        chain=Grid() if chain is None else _chain_grid(chain),
         missing=() if chain is None else chain.missing,
         figures=tuple(_evidence_figures(part, view)) if has_charts else (),
     )
+
+
+def _chain_grid(chain: ChainView) -> Grid:
+    table = chain_table(chain, _TABLE_CELLS, UNICODE)
+    heads = [head for head in HEADS if len(table.columns) == len(HEADS) or head != LEVELS]
+    columns = [column._replace(head=head) for column, head in zip(table.columns, heads, strict=True)]
+    return grid_of(table._replace(columns=columns))
 
 
 def _alert_facts(part: Snapshot, view: VerdictView, verdict: Verdict) -> Iterator[str]:

@@ -254,4 +254,8 @@ def test_a_stretch_of_steps_ends_with_the_last_of_them_in_every_format(suffix: s
             told = json.loads(text)["runs"][0]
             assert told["step"] == 20 and {one["step"] for one in (*told["signals"], *told["other_keys"])} == {20}
         case _:
-            assert "as of step 20" in text and "step 60" not in text.partition("## ")[0]
+            assert (
+                "as of step 20" in text
+                and "records in the whole run" in text
+                and "step 60" not in text.partition("## ")[0]
+            )

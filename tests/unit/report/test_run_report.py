@@ -245,8 +245,8 @@ def test_nothing_from_a_file_becomes_markup(tmp_path: Path) -> None:
     ("text", "shown"),
     [
         ("a_b *c* [d](e) <f>", r"a\_b \*c\* \[d\](e) &lt;f&gt;"),
-        ("KL @140 #12", "KL @&#8288;140 #&#8288;12"),
-        ("see https://x.example", "see https&#8288;://x.example"),
+        ("KL @140 #12", "KL @\u2060140 #\u206012"),
+        ("see https://x.example", "see https\u2060://x.example"),
         ("50 %, −3.1", "50 %, −3.1"),
     ],
 )
@@ -254,9 +254,22 @@ def test_markdown_text_stays_text(text: str, shown: str) -> None:
     assert plain(text) == shown
 
 
+def test_related_metrics_are_named_as_the_overview_names_them(tmp_path: Path) -> None:
+    rows = [
+        {"step": step, "critic/score/mean": 0.2 + step / 200, "actor/entropy": 1.0 if step < 60 else 0.01,
+         "actor/grad_norm": 0.5, "actor/pg_loss": 0.1, "response_length/mean": 200.0}
+        for step in range(1, 101)
+    ]  # fmt: skip
+    report = report_of(written(tmp_path, rows))
+    chain = next(alert.chain for alert in report.alerts if alert.chain.rows)
+    assert {"metric", "key", "before → after", "when"} <= set(chain.heads)
+    told = {text_of(row[chain.heads.index("key")]): text_of(row[chain.heads.index("metric")]) for row in chain.rows}
+    assert told["critic/score/mean"] == "reward"
+
+
 def test_a_line_of_markdown_begins_no_list() -> None:
-    assert paragraph("- a") == "&#8288;- a"
-    assert paragraph("1. a") == "&#8288;1. a"
+    assert paragraph("- a") == "\u2060- a"
+    assert paragraph("1. a") == "\u20601. a"
     assert paragraph("1.50 nats") == "1.50 nats"
 
 
