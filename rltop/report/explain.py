@@ -64,11 +64,12 @@ def find_rule(name: str) -> RuleSpec:
 
 
 def persistence_text(spec: RuleSpec) -> str:
-    """How long the condition of each level must last, if more than one record."""
+    """How long the condition of each level must last, if more than one record; only levels that a condition names."""
+    told = " ".join(words_of(spec.id).condition)
     parts = [
         f"{level.name} {patience}"
         for level in (Level.INFO, Level.WARN, Level.CRIT)
-        if (patience := spec.n_of_m.get(level)) is not None
+        if (patience := spec.n_of_m.get(level)) is not None and level.name in told
     ]
     return ", ".join(parts)
 

@@ -39,6 +39,8 @@ def test_every_rule_explains_itself(spec: RuleSpec) -> None:
         assert flat(part) in said
     for name, value in spec.thresholds.items():
         assert f"{name} = {value:g}" in said
+    lasting = said.partition("must last ")[2].partition("; recovers")[0]
+    assert all(level in " ".join(words.condition) for level in ("INFO", "WARN", "CRIT") if level in lasting)
     assert algorithms(spec)
     assert json.loads(dumps(dict(rule_document(spec, OPTIONS))))["rule"] == spec.id
 
