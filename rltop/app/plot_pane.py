@@ -324,7 +324,7 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     entries = [(one.sign, one.role, name) for one, name in zip(axes.series, names, strict=True)]
     entries += [(signs[kind], role, label) for kind, role, label in legend_of(plot, axes)]
     if axes.smooth.steps:
-        entries.append((glyphs.newest, "value", "newest"))
+        entries.append((glyphs.newest, "value", "last"))
     row = RowBuilder(width, glyphs).add(" ")
     for sign, role, label in entries:
         if cell_width(label) + len(sign) + 1 > row.room:

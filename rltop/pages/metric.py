@@ -16,7 +16,7 @@ from typing import ClassVar
 from rltop import units
 from rltop.catalog.aliases import spelling_of
 from rltop.catalog.metrics import text_of
-from rltop.model import Direction, Label, Level, Signal
+from rltop.model import Direction, Label, Level, Metric, Signal, Unit
 from rltop.pages.chart import (
     LABEL_CELLS,
     SMOOTHING,
@@ -132,12 +132,13 @@ def _unknown(snapshot: Snapshot, key: str) -> str:
     return told or "Not in the catalogue: shown as logged."
 
 
-def _bounds(low: float | None, high: float | None) -> str:
-    if low is not None and high is not None:
-        return f"always between {units.number(low)} and {units.number(high)}"
-    if low is not None:
-        return f"never below {units.number(low)}"
-    return f"never above {units.number(high)}" if high is not None else ""
+def _bounds(metric: Metric) -> str:
+    """The range of a metric, in the unit of its values: a share is shown in percent."""
+    say = units.share if metric.unit is Unit.FRACTION else units.number
+    low, high = ("" if end is None else say(end) for end in (metric.low, metric.high))
+    if low and high:
+        return f"always between {low} and {high}"
+    return f"never below {low}" if low else f"never above {high}" if high else ""
 
 
 def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
@@ -189,7 +190,7 @@ def _paint_meaning(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
         key = clip_middle(reading.key.display, width - 18)
         rows.append(RowBuilder(width, glyphs).add(" shown: ", "dim").add(formula(reading.signal, key), "key").row())
     metric = reading.signal.metric
-    facts = ", ".join(filter(None, (_DIRECTIONS[metric.direction], _bounds(metric.low, metric.high))))
+    facts = ", ".join(filter(None, (_DIRECTIONS[metric.direction], _bounds(metric))))
     if facts:
         rows.append(RowBuilder(width, glyphs).add(" ").add(facts, "dim").row())
     if view.siblings:
@@ -311,6 +312,8 @@ _RECENT = 50
 _PLACES = 6
 _ROOM = 18
 """Cells for the remark after a number."""
+LAST_SHOWN = "last shown"
+"""The last value of a window before the newest step; what the metric is now stands above the chart."""
 _BUCKETS = 400
 """Most buckets in which a long history is searched for its extremes."""
 
@@ -325,13 +328,14 @@ class StatisticRow:
 
 
 def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | None = None) -> list[StatisticRow]:
-    stream, signal, reading = snapshot.stream, reading.signal, in_window(snapshot, reading, window)
+    newest, reading = reading, in_window(snapshot, reading, window)
+    stream, signal, last = snapshot.stream, reading.signal, "last" if reading is newest else LAST_SHOWN
     text, unit = value_text(reading)
     role = "crit" if reading.is_nonfinite_now else "value"
     where = "" if reading.point is None else f"step {units.step(reading.point.step)}"
     if reading.is_nonfinite_now and reading.mark is not None:
         where = f"step {units.step(reading.mark.step)}"
-    table = [StatisticRow("last", text, unit, where, role)]
+    table = [StatisticRow(last, text, unit, where, role)]
 
     def add(name: str, value: float, remark: str, role: str = "value") -> None:
         table.append(StatisticRow(name, *units.quantity(value, signal.metric.unit), remark, role))

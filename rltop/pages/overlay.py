@@ -39,7 +39,7 @@ from rltop.pages.compare import (
     shown_runs,
 )
 from rltop.pages.key_metrics import Choice, change_text, choose_key_metrics, value_text
-from rltop.pages.metric import StatisticRow, in_window, read_statistics
+from rltop.pages.metric import LAST_SHOWN, StatisticRow, in_window, read_statistics
 from rltop.pages.metrics import index_tree, match_keys
 from rltop.pages.page import Effect, Moment, Redraw, Say
 from rltop.pages.signals import SignalReading, read_signal, signal_of
@@ -282,6 +282,7 @@ class OverlayPage(ChartPage):
             for one in metrics
         }
         has_right = any(one.series is not None and one.series.is_right for one in metrics)
+        last = LAST_SHOWN if window is not None and window.last < (moment.snapshot.step or 0) else "last"
 
         def number(name: str, priority: int) -> Column[DrawnMetric]:
             return Column(name, lambda one: (_number(numbers[one.sign].get(name)), "value"), priority=priority)
@@ -293,7 +294,7 @@ class OverlayPage(ChartPage):
             ),
             Column("axis", lambda one: (_axis_of(one, has_right), "note"), is_right=False, priority=3),
             Column(
-                "last" if at is None else f"@{units.step(at)}",
+                last if at is None else f"@{units.step(at)}",
                 lambda one: (" ".join(value_text(one.reading)).strip(), "value"), least=8,
                 sort=lambda one: None if one.reading.point is None else one.reading.point.value,
             ),

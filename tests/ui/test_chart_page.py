@@ -29,6 +29,7 @@ def run(tmp_path: Path) -> Path:
                 "actor/entropy": 1.0 + (n % 7) / 10,
                 "actor/grad_norm": 0.5,
                 "actor/none": 0.0,
+                "actor/pg_clipfrac": 0.01,
                 "actor/pg_loss": -0.1,
                 "timing_s/step": 10.0 + n,
                 "training/epoch": (n - 1) // 100,
@@ -74,6 +75,8 @@ async def test_extremes_carry_their_steps_and_a_reward_its_best_one(run: Path) -
         assert number(text, "min").endswith("step 310")
         assert number(text, "best").endswith("  step 120")
         assert "of 400 values" in number(text, "mean")
+        await open_chart(app, pilot, "actor/pg_clipfrac")
+        assert "1.0 %" in number(page_text(app), "last") and "always between 0 % and 100 %" in page_text(app)
         await open_chart(app, pilot, "actor/entropy")
         assert not re.search(r"^ +best ", page_text(app), re.MULTILINE)
 
@@ -85,7 +88,7 @@ async def test_the_statistics_of_a_window_are_those_of_the_window_and_say_so(run
         await go(pilot, "300-350")
         text = page_text(app)
         assert number(text, "min").endswith("step 310")
-        assert number(text, "last").endswith("step 350")
+        assert number(text, "last shown").endswith("step 350")
         assert number(text, "mean").endswith("of steps 300–350")
         assert number(text, "values").split()[1] == "51"
         assert number(text, "median").endswith("of steps 300–350")
