@@ -64,7 +64,7 @@ class Takeaway:
             return
         page, board = shown.page.text_to_copy(shown.moment), shown.board
         chosen = (one for one in board.rows if any(link.target == board.selection.target for link in one.links))
-        row = "".join(piece.text for piece in (board.rows[0] if _is_of_chart(shown) else next(chosen, Row(()))).line)
+        row = (board.rows[0] if _is_of_chart(shown) else next(chosen, Row(()))).text
         text = page or _BLANKS.sub("  ", row.strip())
         if text:
             self.copy(text, "the page" if page else "the row")

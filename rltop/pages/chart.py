@@ -550,7 +550,7 @@ class Canvas:
 
 def canvas_of(chart: Sequence[Row], top: int, left: int = 0, *, has_right: bool = False) -> Canvas | None:
     for y in range(len(chart) - 1, 0, -1):
-        text = "".join(piece.text for piece in chart[y].line).rstrip()
+        text = chart[y].text.rstrip()
         axis = text.lstrip()
         if axis[:1] == "└" or axis[:2] in ("+-", "++"):
             start = len(text) - len(axis) + 1

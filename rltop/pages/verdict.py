@@ -253,7 +253,7 @@ class VerdictPage(Page):
 
     def text_to_copy(self, moment: Moment) -> str:
         rows = self.rows(moment, _COPIED_WIDTH, self.least[1])
-        return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows).strip()
+        return "\n".join(row.text.rstrip() for row in rows).strip()
 
 
 _MARGIN = 12

@@ -62,7 +62,7 @@ def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = Fals
 
 def rows_text(rows: Sequence[Row], *, use_color: bool = False) -> str:
     palette = load_palette(PALETTE) if use_color else None
-    texts = ("".join(piece.text for piece in row.line).rstrip() for row in rows)
+    texts = (row.text.rstrip() for row in rows)
     lines = texts if palette is None else (_coloured(row, palette) for row in rows)
     return "".join(f"{line}\n" for line in lines)
 

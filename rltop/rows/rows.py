@@ -86,6 +86,10 @@ class Row(NamedTuple):
     line: Line
     links: tuple[RowLink, ...] = ()
 
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.line)
+
 
 ROLES = (
     "text", "dim", "strong", "title", "key", "value", "unit", "rule", "note",

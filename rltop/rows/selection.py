@@ -218,7 +218,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 def matching_rows(rows: Sequence[Row], text: str, more: Callable[[Target], str]) -> list[int]:
     """Indices of the rows that contain `text`; a match across two rows counts for the first. Skips table heads."""
     pattern = _pattern(text)
-    texts = ["".join(piece.text for piece in row.line).strip() for row in rows]
+    texts = [row.text.strip() for row in rows]
     found = []
     for y, row in enumerate(rows):
         if any(link.target.kind is TargetKind.HEAD for link in row.links):

@@ -81,7 +81,7 @@ def test_each_recorded_run_has_one_onset_an_incident(run: RecordedRun) -> None:
     for one in verdicts:
         view = build_verdict(snapshot, one.rule)
         rows = paint_verdict(view, 200, UNICODE)
-        text = "\n".join("".join(piece.text for piece in row.line) for row in rows)
+        text = "\n".join(row.text for row in rows)
         assert steps_of(_BEGAN, text) <= ({one.incident.step} if one.incident is not None else set())
         texts.append(text)
     for text in texts:

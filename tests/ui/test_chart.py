@@ -8,6 +8,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from painted import check_rows, text_of
 from tables import each_row
 
 from rltop.app.plot_pane import paint_chart
@@ -22,14 +23,10 @@ from rltop.pages.chart_axes import (
     value_ticks,
 )
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
-from rltop.rows.rows import ROLES, Row
+from rltop.rows.rows import Row
 
 BUILD = "plotext._figure._figure_class.build"
 """The library's drawing of a figure."""
-
-
-def text(row: Row) -> str:
-    return "".join(piece.text for piece in row.line)
 
 
 def test_the_values_beside_a_constant_stand_at_equal_distances() -> None:
@@ -61,7 +58,7 @@ def plot(
 
 
 def picture(data: PlotData, width: int = 80, height: int = 20) -> str:
-    return "\n".join(text(row) for row in paint_chart(data, width, height, UNICODE))
+    return "\n".join(row.text for row in paint_chart(data, width, height, UNICODE))
 
 
 def roles(rows: list[Row]) -> set[str]:
@@ -87,9 +84,8 @@ def test_any_numbers_on_any_size_are_drawn_without_an_error(
     )
     rows = paint_chart(data, width, height, UNICODE)
     assert len(rows) == height
-    assert all(cell_width(text(row)) <= width for row in rows)
-    assert {piece.role for row in rows for piece in row.line} <= set(ROLES)
-    assert "cannot be drawn" not in "".join(map(text, rows))
+    check_rows(rows, width)
+    assert "cannot be drawn" not in text_of(rows)
 
 
 def test_every_curve_level_and_mark_has_its_role() -> None:
@@ -102,12 +98,12 @@ def test_every_curve_level_and_mark_has_its_role() -> None:
     rows = paint_chart(data, 100, 24, UNICODE)
     assert {"dim", "spark", "threshold", "baseline", "restart", "warn"} <= roles(rows)
     for word in ("raw", "smoothed", "threshold 3.50", "baseline 1.50", "restart at 20", "O1 since 30"):
-        assert word in text(rows[0])
+        assert word in rows[0].text
 
 
 def test_the_smoothed_curve_can_be_left_out() -> None:
     data = plot([1.0, 2.0, 3.0] * 10, smooth=[2.0] * 30)
-    assert "smoothed" not in text(paint_chart(data, 80, 20, UNICODE, has_smooth=False)[0])
+    assert "smoothed" not in paint_chart(data, 80, 20, UNICODE, has_smooth=False)[0].text
 
 
 def test_a_level_far_away_does_not_flatten_the_curve() -> None:
@@ -139,7 +135,7 @@ def test_an_error_of_the_library_is_a_message(monkeypatch: pytest.MonkeyPatch) -
 
 def test_ascii_means_ascii() -> None:
     data = plot([1.0, 3.0, -2.0], levels=(PlotLevel(2.0, "baseline", "b"),), marks=(PlotMark(1, "restart", "r"),))
-    assert all(text(row).isascii() for row in paint_chart(data, 60, 14, ASCII))
+    assert all(row.text.isascii() for row in paint_chart(data, 60, 14, ASCII))
 
 
 @each_row(
@@ -193,12 +189,12 @@ def test_the_cursor_moves_over_a_picture_that_is_drawn_once(monkeypatch: pytest.
         named = PlottedSeries("1", f"run {step}", "stage-0", data.raw)
         data = replace(data, series=(named,))
         rows = paint_chart(data, 80, 20, UNICODE)
-        assert f"step {step}" in text(rows[0]) and f"run {step}" in text(rows[0])
-        found = {text(row).index(piece.text) for row in rows[1:] for piece in row.line if piece.role == "cursor"}
+        assert f"step {step}" in rows[0].text and f"run {step}" in rows[0].text
+        found = {row.text.index(piece.text) for row in rows[1:] for piece in row.line if piece.role == "cursor"}
         crossed = [y for y, row in enumerate(rows[1:]) for piece in row.line if piece == ("┼", "cursor")]
         assert len(found) >= 1 and len(crossed) == 1
         at[step] = crossed[0]
-        assert all(cell_width(text(row)) <= 80 for row in rows)
+        assert all(cell_width(row.text) <= 80 for row in rows)
     assert len(drawn) == 1
     assert len(set(at.values())) == 1, "the same value is in the same row everywhere"
 
@@ -207,7 +203,7 @@ def test_the_cursor_stands_below_the_sign_of_its_step() -> None:
     for step in (0, 7, 31, 59):
         data = plot([float(n) for n in range(60)], marks=(PlotMark(step, "cursor", ""),))
         rows = paint_chart(data, 80, 20, UNICODE, markers=(Marker(step, MarkerKind.RESTART),))
-        rail = text(rows[-2])
+        rail = rows[-2].text
         cursors = {
             sum(len(one.text) for one in row.line[:number])
             for row in rows[1:]
@@ -227,8 +223,8 @@ def test_two_units_have_an_axis_each_and_every_curve_its_sign() -> None:
     )
     data = PlotData(Zoom(0, 49), series=(low, high), right=Unit.TOKENS)
     rows = paint_chart(data, 100, 20, UNICODE)
-    assert "A entropy 0.5 nats (left)" in text(rows[0]) and "B length 900 (right)" in text(rows[0])
-    lines = [text(row) for row in rows[1:]]
+    assert "A entropy 0.5 nats (left)" in rows[0].text and "B length 900 (right)" in rows[0].text
+    lines = [row.text for row in rows[1:]]
     assert any(line.rstrip().endswith("900") for line in lines) and any("0.8" in line[:8] for line in lines)
     signs = {piece.role for row in rows[1:] for piece in row.line if set(piece.text) & {"A", "B"}}
     assert signs == {"stage-0", "stage-1"}
@@ -240,11 +236,11 @@ def test_two_units_have_an_axis_each_and_every_curve_its_sign() -> None:
 def test_without_colour_too_every_line_is_told_apart(glyphs: Glyphs, curve: str, dash: str) -> None:
     levels = (PlotLevel(0.3, "baseline", "base 0.3"), PlotLevel(0.7, "threshold", "limit 0.7"))
     data = plot([n / 40 for n in range(40)], smooth=[0.9 - n / 80 for n in range(40)], levels=levels)
-    legend, *rows = (text(row) for row in paint_chart(data, 80, 20, glyphs))
+    legend, *rows = (row.text for row in paint_chart(data, 80, 20, glyphs))
     assert f"{curve} smoothed" in legend and f"{dash * 2} limit 0.7" in legend and f"{dash * 2} base" not in legend
     assert sum(curve in row for row in rows) >= 2 and sum(row.count(dash) > 20 for row in rows) == 1
     band = (Curve(data.raw.steps, tuple(one + 0.2 for one in data.raw.values)),)
-    legend, *rows = (text(row) for row in paint_chart(replace(data, band=band, band_label="max"), 80, 20, glyphs))
+    legend, *rows = (row.text for row in paint_chart(replace(data, band=band, band_label="max"), 80, 20, glyphs))
     assert "+ max" in legend and sum("+" in row for row in rows) >= 2
 
 
@@ -259,6 +255,6 @@ def test_the_legend_has_every_run_in_as_many_words_as_fit(width: int, told: str)
     )
     data = PlotData(Zoom(0, 49), series=series)
     legend = paint_chart(data, width, 12, UNICODE)[0]
-    assert told in text(legend)
+    assert told in legend.text
     signs = [piece.text.strip() for piece in legend.line if piece.role.startswith("stage-")]
     assert signs == [str(n) for n in range(1, 8)]

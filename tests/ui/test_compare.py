@@ -274,7 +274,7 @@ async def test_the_settings_in_which_runs_differ_are_told_and_found(runs: list[P
 def test_values_that_differ_in_their_ends_alone_are_not_cut_there() -> None:
     values = tuple(f"/some/very/long/path/to/models/Qwen2.5-7B-Instruct-{name}" for name in ("a", "b"))
     _, row = paint_differences([Difference("model", "model", values, False)], [("1", ""), ("2", "")], 0, 60, UNICODE)
-    assert re.search(r"…\S+-a +/\S+…\S+-b$", "".join(piece.text for piece in row.line).rstrip())
+    assert re.search(r"…\S+-a +/\S+…\S+-b$", row.text.rstrip())
 
 
 async def test_that_only_one_of_the_runs_has_settings_is_said_of_the_others(runs: list[Path]) -> None:

@@ -181,5 +181,5 @@ def test_a_log_that_is_still_being_read_is_not_said_to_be_empty() -> None:
     for size, is_looking, said in ((0, True, "reading …"), (90, False, "reading …"), (0, False, "0 lines")):
         state = LogState(("train.log",), "train.log", size, is_looking=is_looking)
         rows = paint_log(LogView("", state, 0, [], [], [], 0, True, None), 0, 80, 20, UNICODE)
-        text = "".join(piece.text for piece in rows[1].line)
+        text = rows[1].text
         assert said in text and ("no error found" in text) is (said == "0 lines")

@@ -171,7 +171,7 @@ async def test_every_size_has_room_for_chart_and_numbers(size: tuple[int, int]) 
         assert all(len(line) <= size[0] for line in lines)
         assert any("└" in line for line in lines)
         # What there is no room for is scrolled to.
-        rows = ["".join(piece.text for piece in row.line) for row in screen_of(app).board.rows]
+        rows = [row.text for row in screen_of(app).board.rows]
         assert any(row.startswith(" A  reward") for row in rows) and any(row.startswith(" B  entropy") for row in rows)
 
 

@@ -39,7 +39,7 @@ def fixture(name: str) -> Path:
 def test_a_run_is_said_to_be_asynchronous(name: str) -> None:
     view = build_header(snapshot_of(fixture(name)), None)
     assert view.generation == "async"
-    wide, narrow = ("".join(piece.text for piece in paint_header(view, width, UNICODE).line) for width in (120, 40))
+    wide, narrow = (paint_header(view, width, UNICODE).text for width in (120, 40))
     assert " · async " in wide
     assert " · async" not in narrow
 
@@ -68,6 +68,6 @@ def test_staleness_that_is_logged_tells_where_no_key_does(tmp_path: Path) -> Non
 
 def test_a_narrow_header_leaves_the_bound_out_before_the_word() -> None:
     view = build_header(snapshot_of(fixture("verl/fully_async")), None)
-    shown = ["".join(piece.text for piece in paint_header(view, width, UNICODE).line) for width in (80, 120)]
+    shown = [paint_header(view, width, UNICODE).text for width in (80, 120)]
     assert " · GRPO · async " in shown[0]
     assert "async, at most 10 % stale" in shown[1]

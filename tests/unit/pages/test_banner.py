@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from painted import text_of
 from tables import each_row
 
 from rltop.model import Evidence, Level, VerdictState
 from rltop.pages.alerts import build_badges, build_banner, paint_badges, paint_banner
 from rltop.pages.overview import build_overview, paint_overview
 from rltop.rows.glyphs import ASCII, UNICODE, cell_width
-from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.rows import Target, TargetKind
 from rltop.rules.collapse import CHECKPOINT, LAST_GOOD, ONSET
 from rltop.run.snapshot import Snapshot
 from tests.fake_run import FakeRun, a_verdict, firing_run
@@ -34,10 +35,6 @@ COLLAPSE = a_verdict(
 @pytest.fixture(scope="module")
 def run() -> FakeRun:
     return firing_run()
-
-
-def text_of(rows: list[Row]) -> str:
-    return "\n".join("".join(piece.text for piece in row.line) for row in rows)
 
 
 def test_a_collapse_is_dated() -> None:

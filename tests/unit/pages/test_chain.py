@@ -8,14 +8,15 @@ from copy import copy
 from functools import cache
 
 import pytest
+from painted import check_rows, text_of
 from tables import each_row
 
 from rltop.model import RunState, Verdict
 from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.verdict import build_verdict
 from rltop.report.text import check_text
-from rltop.rows.glyphs import ASCII, UNICODE, cell_width
-from rltop.rows.rows import Row, TargetKind
+from rltop.rows.glyphs import ASCII, UNICODE
+from rltop.rows.rows import TargetKind
 from rltop.run.snapshot import Snapshot
 from tests.fake_run import FakeRun, a_verdict, run_of
 
@@ -43,10 +44,6 @@ def trl_run(steps: int = 240, nan_at: int | None = None, faint: float = 4.0, **m
             row["loss"] = dice.gauss(0, 0.01)
         lines.append(json.dumps(row))
     return run_of("\n".join(lines).encode() + b"\n")
-
-
-def row_text(row: Row) -> str:
-    return "".join(piece.text for piece in row.line)
 
 
 def crash(**changes: object) -> Verdict:
@@ -215,10 +212,9 @@ def test_charts_stand_under_one_another_and_rows_fit(width: int, glyphs: object)
     cells = line_cells(width)
     view = build_chain(Snapshot(trl_run(reward=ONSET, entropy=ONSET - 12)), crash(), cells)
     rows = paint_chain(view, width, glyphs)  # type: ignore[arg-type]
-    texts = ["".join(piece.text for piece in row.line) for row in rows]
-    assert all(cell_width(text) <= width for text in texts)
+    check_rows(rows, width, glyphs)
     upright = "│" if glyphs is UNICODE else ":"
-    charts = [text for text, row in zip(texts, rows, strict=True) if row.links]
+    charts = [row.text for row in rows if row.links]
     places = {text.rindex(upright) for text in charts} if cells else set()
     assert len(places) <= 1
     assert bool(places) == bool(cells)
@@ -230,8 +226,8 @@ def test_charts_stand_under_one_another_and_rows_fit(width: int, glyphs: object)
 def test_the_charts_end_now_only_where_rows_go_on_coming(at: int | None, state: RunState, end: str) -> None:
     run = copy(trl_run(reward=ONSET))
     run.state = state
-    (head,) = [row for row in paint_chain(chain(run, at), 120, UNICODE) if " 200 " in row_text(row)]
-    assert row_text(head).endswith(f"─ {end}")
+    (head,) = [row for row in paint_chain(chain(run, at), 120, UNICODE) if " 200 " in row.text]
+    assert head.text.endswith(f"─ {end}")
 
 
 def test_enter_opens_each_link() -> None:
@@ -256,7 +252,7 @@ def test_a_line_that_drifts_is_neither_unchanged_nor_first() -> None:
     assert view.first is None
     assert "truncated moved 20 records before the onset" in view.conclusion
     assert "entropy was already drifting" in view.conclusion
-    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_chain(view, 120, UNICODE))
+    text = text_of(paint_chain(view, 120, UNICODE))
     assert "drifting" in text
     assert "σ" in text
 
@@ -288,7 +284,7 @@ def test_a_symptom_whose_line_shows_nothing_is_never_said_to_have_moved() -> Non
     assert view.subject is not None
     assert view.subject.records is None
     assert "with the onset" in view.conclusion
-    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_chain(view, 120, UNICODE))
+    text = text_of(paint_chain(view, 120, UNICODE))
     assert "no clear change" in text
 
 

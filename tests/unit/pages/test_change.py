@@ -8,12 +8,13 @@ from functools import cache
 from itertools import count
 
 import pytest
+from painted import check_rows, text_of
 from tables import each_row
 
 from rltop.model import NonFinite
 from rltop.pages.chain import sigma_text
 from rltop.pages.changes import build_change, paint_change
-from rltop.rows.glyphs import ASCII, UNICODE, cell_width
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
 from rltop.rows.rows import TargetKind
 from rltop.run.snapshot import Snapshot
 from rltop.store.series import StoreOptions
@@ -53,7 +54,7 @@ def test_what_is_not_finite_comes_first_and_is_named() -> None:
     run = FakeRun(Label.of("run"), stream_of(rows))
     view = build_change(Snapshot(run, 90))
     assert [one.signal.key for one in view.rows[:2]] == ["a", "b"]
-    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_change(view, 120, UNICODE))
+    text = text_of(paint_change(view, 120, UNICODE))
     assert "NaN/Inf" in text
 
 
@@ -77,19 +78,14 @@ def test_too_little_before_is_said() -> None:
     assert (view.judged, view.unknown) == (0, 1)
     assert "not enough history" in "".join(piece.text for row in paint_change(view, 80, UNICODE) for piece in row.line)
     empty = FakeRun(Label.of("run"), stream_of([]))
-    assert "no metrics yet" in "".join(
-        piece.text for piece in paint_change(build_change(Snapshot(empty)), 80, UNICODE)[0].line
-    )
+    assert "no metrics yet" in paint_change(build_change(Snapshot(empty)), 80, UNICODE)[0].text
 
 
 @each_row("width", [40, 60, 80, 100, 120, 140, 200])
 @each_row("glyphs", [UNICODE, ASCII])
-def test_no_row_is_wider_than_the_screen(width: int, glyphs: object) -> None:
+def test_no_row_is_wider_than_the_screen(width: int, glyphs: Glyphs) -> None:
     view = build_change(Snapshot(run_with_a_jump(), 300), width=width)
-    for row in paint_change(view, width, glyphs):  # type: ignore[arg-type]
-        text = "".join(piece.text for piece in row.line)
-        assert cell_width(text) <= width
-        assert glyphs is UNICODE or text.isascii()
+    check_rows(paint_change(view, width, glyphs), width, glyphs)
 
 
 def test_cells_read_do_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,9 +118,7 @@ def test_parts_of_a_reward_go_by_their_own_names(has_std: bool) -> None:
         row |= {"rewards/format/std": 0.1, "rewards/right/std": 0.3 * right} if has_std else {}
         rows.append({"step": step, **row, "frac_reward_zero_std": 0.0, "completions/mean_length": 9.0})
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
-    text = "\n".join(
-        "".join(piece.text for piece in row.line) for row in paint_change(build_change(Snapshot(run, 40)), 80, UNICODE)
-    )
+    text = text_of(paint_change(build_change(Snapshot(run, 40)), 80, UNICODE))
     assert " right  " in text and (" right std " in text) is has_std
     assert "reward component" not in text
 
@@ -133,7 +127,7 @@ def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:
     run = run_with_a_jump()
     rows = paint_change(build_change(Snapshot(run, 300), width=40), 40, UNICODE)
     painted = [row for row in rows if row.links and row.links[0].target.kind is TargetKind.METRIC]
-    line = "".join(piece.text for piece in painted[0].line)
+    line = painted[0].text
     assert cell_width(line) <= 40
     assert "gradient norm" in line
     assert "+" in line and "…" not in line
@@ -142,7 +136,7 @@ def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:
 def test_the_step_above_the_lines_is_whole_however_large() -> None:
     run = run_of(verl_lines([(step * 12_345, row) for step, row in verl_rows(200)]))
     rows = paint_change(build_change(Snapshot(run), width=80), 80, UNICODE)
-    head = next(text for row in rows if " before " in (text := "".join(piece.text for piece in row.line)))
+    head = next(text for row in rows if " before " in (text := row.text))
     assert head.rstrip().endswith(f"{run.stream.last_step:,}") and cell_width(head) <= 80
 
 
@@ -157,7 +151,7 @@ def test_the_page_shows_the_value_of_its_step_beside_the_window_that_is_judged()
     (one,) = [one for one in view.rows if one.signal.key == "actor/grad_norm"]
     assert one.here == pytest.approx(0.4, rel=0.2) and one.shift.after == pytest.approx(1.6, rel=0.2)
     assert view.until == 304
-    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_change(view, 120, UNICODE))
+    text = text_of(paint_change(view, 120, UNICODE))
     assert "at 300" in text and "median of steps 300–304" in text
     # At the newest step there is nothing but the step.
     last = build_change(Snapshot(run, 400))

@@ -10,6 +10,7 @@ import pytest
 from fake_run import FakeRun, run_of, verl_lines
 from hypothesis import given
 from hypothesis import strategies as st
+from painted import check_rows, text_of
 from tables import each_row
 
 from rltop.cli.open_session import direct
@@ -17,8 +18,8 @@ from rltop.clock import FakeClock
 from rltop.pages.flow import FlowPage, build_flow, build_goodput, paint_flow, paint_in_overview
 from rltop.pages.page import Moment
 from rltop.report.document import pipeline_document
-from rltop.rows.glyphs import ASCII, UNICODE, cell_width
-from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.glyphs import ASCII, UNICODE
+from rltop.rows.rows import Target, TargetKind
 from rltop.run.options import IngestOptions
 from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
@@ -58,10 +59,6 @@ def read(fixture: str) -> Run:
     session.drain()
     session.runs[0].finish()
     return session.runs[0]
-
-
-def text_of(rows: list[Row]) -> str:
-    return "\n".join("".join(piece.text for piece in row.line) for row in rows)
 
 
 CASES = {
@@ -149,8 +146,7 @@ def test_the_page_of_each_trainer_fits(fixture: str, size: tuple[int, int]) -> N
     for glyphs in (UNICODE, ASCII):
         rows = FlowPage().rows(Moment(Snapshot(run), glyphs), width, height)
         assert rows
-        assert all(sum(cell_width(piece.text) for piece in row.line) <= width for row in rows)
-        assert glyphs is UNICODE or text_of(list(rows)).isascii()
+        check_rows(rows, width, glyphs)
 
 
 @each_row("fixture", ASYNC)
@@ -271,7 +267,7 @@ def test_the_overview_says_the_whole_sentence_before_what_to_turn(width: int) ->
     assert flow.waits.sentence in words
     assert flow.waits.advice in words
     assert text_of(paint_in_overview(flow, 80, 1, UNICODE)).rstrip().endswith("…")
-    assert all(sum(cell_width(piece.text) for piece in row.line) <= width for row in rows)
+    check_rows(rows, width)
 
 
 def test_waits_that_are_no_longer_logged_are_dated() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 
 from examples import examples
 from fake_run import FakeRun, a_verdict, run_of
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from painted import check_rows, is_harmless
 
 from rltop.model import Label, RunState, Verdict
 from rltop.pages.metric import MetricPage
@@ -20,8 +20,7 @@ from rltop.pages.verdict import VerdictPage
 from rltop.report.document import check_document, dumps
 from rltop.report.overview_document import once_document
 from rltop.report.text import check_text, once_text
-from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
-from rltop.rows.rows import ROLES, Row, fill
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.run.snapshot import Snapshot
 
 TEXT = st.text(max_size=30) | st.sampled_from(
@@ -68,43 +67,23 @@ def _hostile_verdict(text: str, key: str) -> Verdict:
     return a_verdict(title=text, headline=text * 5, key=key, since_step=3, since_record=3)
 
 
-def is_harmless(text: str) -> bool:
-    """Nothing in it moves the cursor, reorders the line or is invisible."""
-    return not {unicodedata.category(char) for char in text} & {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
-
-
-def check(rows: list[Row], width: int, height: int, glyphs: Glyphs) -> None:
-    assert len(rows) == height
-    for row in rows:
-        text = "".join(piece.text for piece in row.line)
-        assert cell_width(text) <= width
-        assert is_harmless(text)
-        assert text.isascii() or not glyphs.is_ascii
-        assert all(piece.role in ROLES for piece in row.line)
-        assert all(0 <= hot.start < hot.stop <= width for hot in row.links)
-
-
 @given(hostile_runs(), st.integers(1, 130), st.integers(1, 50), st.sampled_from([UNICODE, ASCII]))
 @examples(30, suppress_health_check=[HealthCheck.too_slow])
 def test_no_row_exceeds_the_screen(run: FakeRun, width: int, height: int, glyphs: Glyphs) -> None:
     at = run.stream.last_step if run.age_s is None else None
-    check(
-        paint_overview(build_overview(Snapshot(run, at), width=width, height=height), width, height, glyphs),
-        width,
-        height,
-        glyphs,
-    )
+    rows = paint_overview(build_overview(Snapshot(run, at), width=width, height=height), width, height, glyphs)
+    assert len(rows) == height
+    check_rows(rows, width, glyphs)
     metrics = [MetricPage(key) for key in (*run.stream.keys[:2], "no such key")]
     for page in (TimingPage(), VerdictPage("O11"), MetricsPage(), *metrics):
-        rows = fill([*page.paint(Moment(Snapshot(run, at), glyphs), width, height)], height)
-        check(rows, width, height, glyphs)
+        check_rows(page.paint(Moment(Snapshot(run, at), glyphs), width, height), width, glyphs)
 
 
 def test_the_largest_numbers_have_a_page() -> None:
     for sign in (1, -1):
         rows = [json.dumps({"step": step, "data": {"x": 1.7e308 * sign**step}}) for step in range(200)]
         run = run_of("\n".join(rows).encode() + b"\n")
-        check(fill([*MetricPage("x").paint(Moment(Snapshot(run), UNICODE), 100, 40)], 40), 100, 40, UNICODE)
+        check_rows(MetricPage("x").paint(Moment(Snapshot(run), UNICODE), 100, 40), 100)
         assert "1.70e+308" in once_text(Snapshot(run), 80)
 
 

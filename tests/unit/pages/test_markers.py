@@ -33,11 +33,11 @@ def run() -> FakeRun:
 
 def rail(markers: tuple[Marker, ...], glyphs: Glyphs = UNICODE) -> str:
     row = add_rail(RowBuilder(120, glyphs), markers, 101, lambda step: step, glyphs).row()
-    return "".join(piece.text for piece in row.line)
+    return row.text
 
 
 def legend(markers: tuple[Marker, ...], width: int = 120, glyphs: Glyphs = UNICODE) -> str:
-    return "".join(piece.text for piece in paint_marker_legend(markers, 2, width, glyphs).line)
+    return paint_marker_legend(markers, 2, width, glyphs).text
 
 
 def test_rules_checkpoints_and_validations_stand_under_their_steps(run: FakeRun) -> None:

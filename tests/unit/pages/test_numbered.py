@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fake_run import FakeRun, run_of, verl_lines
+from painted import lines_of
 
 from rltop.model import Level
 from rltop.pages.numbered import NumberedPage, numbered_view, outlier_of
@@ -12,7 +11,7 @@ from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.page import Moment
 from rltop.pages.stragglers import RanksPage
 from rltop.rows.glyphs import ASCII, UNICODE
-from rltop.rows.rows import Row, TargetKind
+from rltop.rows.rows import TargetKind
 from rltop.run.snapshot import Snapshot
 
 NAME = "rank/{0…63}/step_time"
@@ -26,19 +25,15 @@ def ranks(slow: float, key: str = "rank/{}/step_time") -> FakeRun:
     return run_of(verl_lines((step, {"critic/rewards/mean": 0.5, **row(step)}) for step in range(1, 121)))
 
 
-def texts(rows: Sequence[Row]) -> list[str]:
-    return ["".join(piece.text for piece in row.line).rstrip() for row in rows]
-
-
 def test_a_slow_rank_by_keys_of_ones_own_is_on_the_overview_and_leads_to_all_of_them() -> None:
     snapshot = Snapshot(ranks(6.0))
     view = build_overview(snapshot, width=120, height=40)
     rows = paint_overview(view, 120, 40, UNICODE)
-    line = next(row for row in rows if " OUTLIER" in texts([row])[0])
-    assert "rank/37/step_time" in texts([line])[0] and "median of 64" in texts([line])[0]
+    line = next(row for row in rows if " OUTLIER" in lines_of([row])[0])
+    assert "rank/37/step_time" in lines_of([line])[0] and "median of 64" in lines_of([line])[0]
     assert [link.target.kind for link in line.links] == [TargetKind.NUMBERED]
-    assert sum("step_time" in text for text in texts(rows)) == 3
-    more = next(text for text in texts(rows) if NAME in text)
+    assert sum("step_time" in text for text in lines_of(rows)) == 3
+    more = next(text for text in lines_of(rows) if NAME in text)
     assert "step_time ×64" in more and "37: +" in more
 
 
@@ -68,7 +63,7 @@ def test_a_card_that_nobody_uses_is_no_outlier() -> None:
 def test_the_page_has_each_with_its_z_score_the_farthest_first() -> None:
     run = ranks(6.0)
     for glyphs, minus in ((UNICODE, "−"), (ASCII, "-")):
-        shown = texts(NumberedPage(NAME).rows(Moment(Snapshot(run), glyphs), 80, 24))
+        shown = lines_of(NumberedPage(NAME).rows(Moment(Snapshot(run), glyphs), 80, 24))
         assert "64 keys" in shown[0] and "rank/37/step_time" in shown[2]
         members = shown[5:]
         assert members[0].split()[1] == "37" and members[0].endswith("rank/37/step_time")
@@ -100,12 +95,13 @@ def test_an_odd_one_that_no_rule_judges_is_in_the_sentence() -> None:
 
 
 def test_the_page_of_keys_without_a_value_says_so() -> None:
-    assert "none of these keys" in texts(NumberedPage("a{0…9}").rows(Moment(Snapshot(ranks(1.0)), UNICODE), 80, 24))[1]
+    rows = NumberedPage("a{0…9}").rows(Moment(Snapshot(ranks(1.0)), UNICODE), 80, 24)
+    assert "none of these keys" in rows[1].text
 
 
 def test_the_page_of_ranks_has_them_in_a_table_with_the_farthest() -> None:
     rows = RanksPage().rows(Moment(Snapshot(ranks(6.0)), UNICODE), 100, 24)
-    table = texts(rows)
+    table = lines_of(rows)
     assert table[0].split() == ["NUMBERED", "KEYS", "1"]
     assert NAME in table[2] and " 37 " in table[2] and "σ" in table[2]
     assert rows[2].links[0].target.kind is TargetKind.NUMBERED

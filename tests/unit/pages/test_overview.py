@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 from fake_run import FakeRun, a_verdict, firing_run, memo_of, run_of, verl_lines, verl_rows
+from painted import check_rows, lines_of
 from tables import each_row
 
 from rltop.model import Counts, Event, EventState, Label, Level, Part, RunState, VerdictState
 from rltop.pages.header import lack_of
 from rltop.pages.overview import build_overview, paint_overview
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
-from rltop.rows.rows import ROLES, Row, TargetKind
+from rltop.rows.rows import Row, TargetKind
 from rltop.rules import registry
 from rltop.run.preferences import Goal
 from rltop.run.snapshot import Snapshot
@@ -34,10 +35,6 @@ SIZES = [(80, 22), (120, 38), (200, 58)]
 def rows_of(run: FakeRun, width: int, height: int | None, glyphs: Glyphs = UNICODE, at: int | None = None) -> list[Row]:
     view = build_overview(Snapshot(run, at), width=width, height=height or 40)
     return paint_overview(view, width, height, glyphs)
-
-
-def lines_of(rows: list[Row]) -> list[str]:
-    return ["".join(piece.text for piece in row.line).rstrip() for row in rows]
 
 
 def text_of(run: FakeRun, width: int = 120, height: int | None = 38, at: int | None = None) -> str:
@@ -89,12 +86,7 @@ def test_the_picture(name: str, size: tuple[int, int], request: pytest.FixtureRe
 def test_every_size_is_filled_and_never_exceeded(firing: FakeRun, size: tuple[int, int], glyphs: Glyphs) -> None:
     rows = rows_of(firing, *size, glyphs=glyphs)
     assert len(rows) == size[1]
-    for row in rows:
-        text = "".join(piece.text for piece in row.line)
-        assert cell_width(text) <= size[0]
-        assert text.isascii() or glyphs is UNICODE
-        assert {piece.role for piece in row.line} <= set(ROLES)
-        assert all(0 <= hot.start < hot.stop <= size[0] for hot in row.links)
+    check_rows(rows, size[0], glyphs)
 
 
 def test_what_is_shown_can_be_opened(firing: FakeRun) -> None:
@@ -339,7 +331,7 @@ def test_a_restart_is_marked_on_the_lines() -> None:
 def test_a_level_is_never_said_by_colour_alone(firing: FakeRun) -> None:
     said, target = "", None
     for row in rows_of(firing, 120, 38):
-        text = "".join(one.text for one in row.line)
+        text = row.text
         # The sentence may go on in the next line: it has one sign.
         ahead = row.links[0].target if row.links else None
         said = said + text if ahead is not None and ahead == target else text

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from painted import lines_of
 from tables import each_row
 
 from rltop.clock import FakeClock
@@ -17,7 +18,6 @@ from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.signals import distinct_names
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
-from rltop.rows.rows import Row
 from rltop.run.discover import discover
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -63,7 +63,7 @@ def test_several_validation_sources_are_told_of_beside_an_alert_too() -> None:
 
     snapshot = Snapshot(run_of(verl_lines((step, row(step)) for step in range(1, 101))))
     assert "R14" in {verdict.rule for verdict in snapshot.standing}
-    rows = texts(list(paint_overview(build_overview(snapshot, width=160, height=40), 160, 40, UNICODE)))
+    rows = lines_of(list(paint_overview(build_overview(snapshot, width=160, height=40), 160, 40, UNICODE)))
     (line,) = [row for row in rows if "  val-core/aime" in row]
     assert "┄ 0.1" in line and "3 sets 0.1…0.7" in line
 
@@ -91,15 +91,11 @@ def test_many_keys_without_a_section_are_listed_by_what_they_are() -> None:
     assert section["of_my_own"] == "General"
 
 
-def texts(rows: list[Row]) -> list[str]:
-    return ["".join(piece.text for piece in row.line).rstrip() for row in rows]
-
-
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
 def test_stages_can_be_told_apart_without_colour_wherever_they_are_drawn(glyphs: Glyphs) -> None:
     times = {"timing_s/gen": 30.0, "timing_s/update_actor": 12.0, "timing_s/old_log_prob": 6.0, "timing_s/adv": 2.0}
     run = run_of(verl_lines((step, {**BASE, **times}) for step in range(1, 31)))
-    lines = texts(paint_timing(build_timing_page(Snapshot(run)), 120, 50, glyphs))
+    lines = lines_of(paint_timing(build_timing_page(Snapshot(run)), 120, 50, glyphs))
     gen, update, old, adv = glyphs.fills[:4]
     for name, fill in (("gen", gen), ("update_actor", update), ("old_log_prob", old), ("adv", adv)):
         bar, sign = [line for line in lines if name in line.split()[:2] and "%" in line][:2]
@@ -114,20 +110,20 @@ def test_the_strip_takes_the_width_of_the_screen() -> None:
     times = {"timing_s/gen": 30.0, "timing_s/update_actor": 20.0}
     run = run_of(verl_lines((step, {**BASE, **times}) for step in range(1, 301)))
     for width, steps in ((80, 50), (120, 90), (200, 170)):
-        lines = texts(paint_overview(build_overview(Snapshot(run), width=width), width, 60, UNICODE))
+        lines = lines_of(paint_overview(build_overview(Snapshot(run), width=width), width, 60, UNICODE))
         assert any(f"last {steps} steps" in line for line in lines), width
 
 
 def test_a_tall_screen_has_lines_of_two_rows_and_a_range_under_its_head() -> None:
     grown = ((step, {**BASE, "critic/score/max": 1.0, "critic/score/min": 0.0}) for step in range(1, 61))
     run = run_of(verl_lines(grown))
-    lines = texts(paint_overview(build_overview(Snapshot(run), width=200), 200, 60, UNICODE))
+    lines = lines_of(paint_overview(build_overview(Snapshot(run), width=200), 200, 60, UNICODE))
     head = next(line for line in lines if "vs base" in line)
     number = next(number for number, line in enumerate(lines) if "critic/score/mean" in line)
     assert lines[number][head.index("range") :].startswith("0…1.00")
     assert not lines[number + 1][: head.index("whole run")].strip()
     assert set(lines[number + 1].strip()) <= {chr(0x2800 + dots) for dots in range(256)}
-    low = texts(paint_overview(build_overview(Snapshot(run), width=120, height=24), 120, 24, UNICODE))
+    low = lines_of(paint_overview(build_overview(Snapshot(run), width=120, height=24), 120, 24, UNICODE))
     assert not any(0x2800 <= ord(char) < 0x2900 for line in low for char in line)
 
 
@@ -137,7 +133,7 @@ def test_what_may_be_above_and_below_zero_is_compared_by_a_difference() -> None:
         for step in range(1, 61)
     )
     run = run_of(b"".join(json.dumps({"step": step, **row}).encode() + b"\n" for step, row in rows))
-    lines = texts(paint_overview(build_overview(Snapshot(run), width=120), 120, 30, UNICODE))
+    lines = lines_of(paint_overview(build_overview(Snapshot(run), width=120), 120, 30, UNICODE))
     loss, norm = (next(line for line in lines if line.strip().startswith(name)) for name in ("loss", "gradient norm"))
     assert "+0.498" in loss and "×" not in loss
     assert "×2.0" in norm
@@ -163,9 +159,9 @@ def test_the_timing_page_shows_where_the_time_of_each_stream_goes(tmp_path: Path
     view = build_timing_page(_shown(trinity(tmp_path / "job")))
     assert [timing.stream.raw for timing in view.other_streams] == ["explorer"]
     rows = paint_timing(view, 110, None, UNICODE)
-    (title,) = [row for row in rows if "of the explorer" in "".join(piece.text for piece in row.line)]
+    (title,) = [row for row in rows if "of the explorer" in row.text]
     assert [link.target.stream for link in title.links] == ["explorer"]
-    below = texts(rows[rows.index(title) :])
+    below = lines_of(rows[rows.index(title) :])
     assert any("wait for rollouts" in line for line in below)
 
 

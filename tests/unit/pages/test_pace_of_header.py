@@ -130,7 +130,7 @@ def test_a_pace_that_is_not_what_is_logged_says_so(tmp_path: Path, logged_s: flo
     ]
     view = header(tmp_path / "run.jsonl", rows)
     assert (view.step_s, view.logged_s) == (209.0, logged_s if is_told else None)
-    texts = ["".join(piece.text for piece in paint_header(view, width, UNICODE).line) for width in range(60, 200)]
+    texts = [paint_header(view, width, UNICODE).text for width in range(60, 200)]
     assert (f"209 s/step by the clock, {logged_s:.0f} s logged" in texts[-1]) == is_told
     # Where not all has room, that the two differ is told longer than how long the run has lasted.
     assert any("logged" in text and "elapsed" not in text for text in texts) == is_told
@@ -187,7 +187,7 @@ def test_which_steps_the_median_is_of_is_said_at_every_width(tmp_path: Path, wid
 
 
 def painted(view: OverviewView, width: int) -> str:
-    return "\n".join("".join(piece.text for piece in row.line) for row in paint_overview(view, width, None, UNICODE))
+    return "\n".join(row.text for row in paint_overview(view, width, None, UNICODE))
 
 
 def test_rows_that_are_written_in_bursts_do_not_make_a_step_a_moment(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_an_age_is_said_to_be_of_the_file_where_its_rows_have_no_times(tmp_path:
     path.write_text("".join(json.dumps({"step": i, "loss": 0.5, **times}) + "\n" for i in range(40)))
     run = run_of_rows(path, modified_s=BEGUN_S - 600.0)
     view = build_header(Snapshot(run), build_timing(Snapshot(run)))
-    text = "".join(piece.text for piece in paint_header(view._replace(age_s=600.0), 120, UNICODE).line)
+    text = paint_header(view._replace(age_s=600.0), 120, UNICODE).text
     assert (", 10 min ago" if times else ", file 10 min old") in text
 
 

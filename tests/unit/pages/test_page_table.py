@@ -142,7 +142,7 @@ def test_the_help_in_columns_has_every_line_of_the_help_in_one(moment: Moment, c
 
     def lines(width: int) -> list[str]:
         rows = page.rows(moment, width, height)[2:]
-        return ["".join(piece.text for piece in row.line).ljust(width) for row in rows]
+        return [row.text.ljust(width) for row in rows]
 
     one = [line.rstrip() for line in lines(55) if line.strip()]
     several = [line[at * 56 : at * 56 + 56].rstrip() for line in lines(columns * 56) for at in range(columns)]

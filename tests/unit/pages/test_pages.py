@@ -6,7 +6,6 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Sequence
 from copy import copy
 from functools import cache
 
@@ -14,6 +13,7 @@ import pytest
 from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from painted import check_rows, text_of
 from screens import RECORDED, session_over
 from tables import each_row
 
@@ -29,13 +29,9 @@ from rltop.pages.stages import BESIDE
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.pages.verdict import build_verdict, paint_verdict, raised_when
 from rltop.rows.glyphs import UNICODE
-from rltop.rows.rows import Row, TargetKind
+from rltop.rows.rows import TargetKind
 from rltop.rules.registry import DOCUMENTED, NAMED
 from rltop.run.snapshot import Snapshot
-
-
-def text_of(rows: Sequence[Row]) -> str:
-    return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows)
 
 
 @pytest.fixture(scope="module")
@@ -362,12 +358,10 @@ def test_stages_whose_names_begin_alike_are_told_apart(width: int) -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
 def test_pages_keep_to_their_size(run: FakeRun, width: int) -> None:
-    from rltop.rows.glyphs import cell_width
-
     timing = paint_timing(build_timing_page(Snapshot(run)), width, 20, UNICODE)
     assert len(timing) == 20
     for rows in (timing, paint_verdict(build_verdict(Snapshot(run), "O11"), width, UNICODE)):
-        assert all(cell_width("".join(piece.text for piece in row.line)) <= width for row in rows)
+        check_rows(rows, width)
 
 
 def test_a_rule_that_the_settings_mute_is_no_rule_that_is_well(run: FakeRun) -> None:

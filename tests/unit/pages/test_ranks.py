@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from painted import check_rows
 from tables import each_row
 
 from rltop.pages.stragglers import paint_rank_line, paint_ranks, rank_stages
-from rltop.rows.glyphs import cell_width, glyph_set
+from rltop.rows.glyphs import glyph_set
 from rltop.run.snapshot import Snapshot
 from rltop.stats.ranks import RankHistory
 from tests.fake_run import run_of, verl_lines, verl_rows
@@ -24,9 +25,8 @@ def test_no_row_is_wider_than_the_screen_and_no_number_is_cut(width, is_ascii):
     glyphs, snapshot = glyph_set(is_ascii=is_ascii), Snapshot(slow_run())
     stages = rank_stages(snapshot)
     rows = [*paint_ranks(snapshot, stages, width, glyphs), paint_rank_line(stages[0], width, glyphs)]
-    texts = ["".join(piece.text for piece in row.line) for row in rows]
-    assert all(cell_width(text) <= width for text in texts)
-    table = next(text for text in texts if "update" in text)
+    check_rows(rows, width, glyphs)
+    table = next(row.text for row in rows if "update" in row.text)
     assert "5.00 s" in table
     assert not table.rstrip().endswith(("…", "~"))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fake_run import FakeRun, run_of, verl_lines, verl_rows
+from painted import check_rows, text_of
 from rollout_dumps import lines_of, plain_rows, write_verl
 from tables import each_row
 
@@ -22,7 +23,7 @@ from rltop.pages.rollouts import build_rollouts, paint_rollouts
 from rltop.pages.stragglers import build_stragglers, paint_stragglers
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.resources import folder
-from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Sorting, heads_of, next_sorting
 from rltop.run.rollouts import RolloutShelf
@@ -39,10 +40,6 @@ def run_with(path: Path, data: bytes = METRICS, at: int | None = None) -> FakeRu
     run.rollouts = RolloutShelf("metrics.jsonl", str(path), lambda: None)
     run.rollouts.settle(at)
     return run
-
-
-def text_of(rows: list[Row]) -> str:
-    return "\n".join("".join(piece.text for piece in row.line) for row in rows)
 
 
 def targets_of(rows: list[Row]) -> list[Target]:
@@ -162,11 +159,7 @@ def test_no_row_is_wider_than_the_screen_and_nothing_hostile_is_drawn(
     dumps = [path, FIXTURE / "rollouts.jsonl", write_verl(tmp_path / "verl", [1], has_uid=True)]
     for dump in dumps:
         for rows in pages(run_with(dump), width, glyphs):
-            for row in rows:
-                text = "".join(piece.text for piece in row.line)
-                assert cell_width(text) <= width
-                assert text.isprintable() and (text.isascii() or glyphs is UNICODE)
-                assert all(hot.stop <= width for hot in row.links)
+            check_rows(rows, width, glyphs)
 
 
 def test_a_text_keeps_its_line_breaks_and_loses_no_character(tmp_path: Path) -> None:

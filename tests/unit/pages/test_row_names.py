@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 from examples import examples
 from fake_run import FakeRun, run_of, verl_lines, verl_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from painted import text_of
 from tables import each_row
 
 from rltop.catalog.metrics import CATALOG
@@ -21,12 +21,7 @@ from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.page import Moment
 from rltop.pages.signals import formula, key_label, narrowest_signals, signal_of
 from rltop.rows.glyphs import UNICODE
-from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
-
-
-def text_of(rows: Sequence[Row]) -> str:
-    return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows)
 
 
 def tinker(**more: float) -> FakeRun:

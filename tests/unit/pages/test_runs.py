@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from painted import check_rows
 from tables import each_row
 
 from rltop.model import Label, Level, RunState, Unit
@@ -26,10 +27,6 @@ from tests.screens import session_over
 def entry(name, level=Level.OK, state=RunState.LIVE, age_s=5.0, verdict="", step=10, total=100, more=0):
     path = Label.of(f"/runs/{name}/metrics.jsonl")
     return RunEntry(Label.of(name), path, "veRL", "GRPO", step, total, 1, state, age_s, None, level, verdict, more)
-
-
-def text_of(row):
-    return "".join(piece.text for piece in row.line)
 
 
 def names(entries):
@@ -56,8 +53,8 @@ def test_what_needs_attention_comes_first():
 
 def test_while_runs_are_read_the_title_says_how_many_have_been():
     entries = [entry("a"), entry("b", state=RunState.LOADING), entry("c")]
-    assert "read 2 of 3" in text_of(paint_runs(entries, 80, 24, UNICODE)[0])
-    assert "read" not in text_of(paint_runs(entries[::2], 80, 24, UNICODE)[0])
+    assert "read 2 of 3" in paint_runs(entries, 80, 24, UNICODE)[0].text
+    assert "read" not in paint_runs(entries[::2], 80, 24, UNICODE)[0].text
 
 
 def test_rows_do_not_change_places_with_every_record():
@@ -83,9 +80,10 @@ def test_a_run_is_read_with_its_worst_verdict():
 @pytest.mark.parametrize("is_ascii", [False, True])
 def test_a_thousand_runs_fit_any_screen(width, is_ascii):
     entries = [entry(f"run-with-a-long-name-{i}", Level(i % 5), verdict="a rule that fires") for i in range(1_000)]
-    rows = paint_runs(entries, width, 30, glyph_set(is_ascii=is_ascii), top=500)
+    glyphs = glyph_set(is_ascii=is_ascii)
+    rows = paint_runs(entries, width, 30, glyphs, top=500)
     assert len(rows) == 30
-    assert all(sum(cell_width(piece.text) for piece in row.line) <= width for row in rows)
+    check_rows(rows, width, glyphs)
     targets = [row.links[0].target for row in rows[HEAD_ROWS:]]
     assert {target.kind for target in targets} == {TargetKind.RUN}
     assert targets[0].name == entries[500].path.raw
@@ -116,7 +114,7 @@ UNEVEN = [
 def test_columns_never_run_together_and_numbers_are_never_cut():
     for width in range(40, 201):
         painted = paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False))
-        head, *rows = [text_of(row) for row in painted][1 : len(UNEVEN) + 2]
+        head, *rows = [row.text for row in painted][1 : len(UNEVEN) + 2]
         columns = head.split()
         assert columns[:2] == ["now", "run"] and "state" in columns
         for shown, one in zip(rows, UNEVEN, strict=True):
@@ -131,7 +129,7 @@ def test_columns_never_run_together_and_numbers_are_never_cut():
 
 def test_columns_leave_by_what_they_are_worth():
     def columns(width):
-        return text_of(paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False))[1]).split()
+        return paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False))[1].text.split()
 
     seen = [columns(width) for width in range(40, 201)]
     order = [("now", "run", "state")]
@@ -152,9 +150,9 @@ def test_a_died_run_is_shown_as_such_and_first(is_ascii):
     )
     assert names(entries)[0] == "dead"
     title, _, row, *_ = paint_runs(entries, 100, 12, glyphs)
-    assert f"{glyphs.states[RunState.DIED]} 1 died" in text_of(title)
-    assert text_of(row).startswith(f" {glyphs.levels[Level.CRIT]}   dead")
-    assert "CUDA error" in text_of(row)
+    assert f"{glyphs.states[RunState.DIED]} 1 died" in title.text
+    assert row.text.startswith(f" {glyphs.levels[Level.CRIT]}   dead")
+    assert "CUDA error" in row.text
     roles = {piece.role for piece in row.line}
     assert "crit" in roles and "ok" not in roles and "live" not in roles
 
@@ -184,7 +182,7 @@ def test_runs_are_sorted_by_any_column_and_then_by_what_needs_attention_again():
     assert [one.step for one in sort_items(UNEVEN, columns, Sorting("step"))] == [1_234_567, 123_456, 7, None]
     assert next(one.age_s for one in sort_items(UNEVEN, columns, Sorting("age", is_falling=False))) == 12.0
     assert sort_items(UNEVEN, columns, None) == UNEVEN
-    head = text_of(paint_runs(UNEVEN, 120, 12, glyph_set(is_ascii=False), sorting=Sorting("step"))[1])
+    head = paint_runs(UNEVEN, 120, 12, glyph_set(is_ascii=False), sorting=Sorting("step"))[1].text
     assert f"{glyph_set(is_ascii=False).fall}step" in head
 
 
@@ -192,7 +190,7 @@ def test_runs_whose_names_are_alike_can_be_told_apart():
     entries = [entry(f"experiments/2026-11/qwen-grpo-lr1e-6-seed{i}/metrics") for i in range(12)]
     for width in (60, 80, 120):
         rows = paint_runs(entries, width, None, glyph_set(is_ascii=False))[HEAD_ROWS:]
-        assert len({text_of(row) for row in rows}) == 12
+        assert len({row.text for row in rows}) == 12
 
 
 def past(level=Level.CRIT, *, is_earlier=False):
@@ -200,7 +198,7 @@ def past(level=Level.CRIT, *, is_earlier=False):
 
 
 def row_of(one, width=120):
-    return text_of(paint_runs([one], width, 12, glyph_set(is_ascii=False))[2])
+    return paint_runs([one], width, 12, glyph_set(is_ascii=False))[2].text
 
 
 def test_a_run_that_is_well_again_says_what_it_has_had():
@@ -278,14 +276,14 @@ def crowded():
 
 @each_row("width", [80, 100, 120, 160, 200])
 def test_alerts_have_room_before_numbers_do_and_are_cut_at_their_end(width):
-    head, *rows = [text_of(row) for row in paint_runs(crowded(), width, 12, glyph_set(is_ascii=False))][1:4]
+    head, *rows = [row.text for row in paint_runs(crowded(), width, 12, glyph_set(is_ascii=False))][1:4]
     assert "zero reward variance +2" in rows[0]
     assert "was KL to reference @122" in rows[1]
     assert head.split()[:3] == ["now", "was", "run"]
 
 
 def test_a_speed_has_its_unit():
-    shown = text_of(paint_runs(crowded(), 240, 12, glyph_set(is_ascii=False))[2])
+    shown = paint_runs(crowded(), 240, 12, glyph_set(is_ascii=False))[2].text
     assert "50.0 samples/s" in shown
 
 

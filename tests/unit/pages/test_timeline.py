@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
+from painted import check_rows
 from tables import each_row
 
 from rltop.model import Event, EventState, Label, Level
 from rltop.pages.alerts import paint_events
 from rltop.pages.chart_axes import read_markers
 from rltop.pages.timeline import EventFilter, Firing, Timeline, build_timeline, lane_rows, list_rows, paint_timeline
-from rltop.rows.glyphs import ASCII, UNICODE, Glyphs, cell_width
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.keys import KeyNames
 from rltop.rows.rows import TargetKind
 from rltop.rows.table import Sorting, heads_of
@@ -54,7 +55,7 @@ EVERYTHING = EventFilter()
 
 def text_of(run: FakeRun, wanted: EventFilter = EVERYTHING, at: int | None = None) -> str:
     rows = paint_timeline(Snapshot(run, at), build_timeline(Snapshot(run, at), wanted), 0, 120, 40, UNICODE)
-    return "\n".join("".join(piece.text for piece in row.line) for row in rows)
+    return "\n".join(row.text for row in rows)
 
 
 def test_stretches_begin_end_and_keep_their_worst_level() -> None:
@@ -75,7 +76,7 @@ def test_the_block_of_the_overview_has_the_signs_of_the_page() -> None:
     def signs(text: str) -> list[tuple[str, str]]:
         return re.findall(r"^ (.) +(\d+) +[A-Z]", text, re.MULTILINE)
 
-    block = "\n".join("".join(piece.text for piece in row.line) for row in paint_events(LOG[::-1], 120, UNICODE))
+    block = "\n".join(row.text for row in paint_events(LOG[::-1], 120, UNICODE))
     assert signs(block) == signs(text_of(run_with(LOG))) and ("·", "40") in signs(block)
 
 
@@ -175,9 +176,7 @@ def test_the_list_is_sorted_by_any_head_and_says_which() -> None:
 
 
 def painted(snapshot: Snapshot, timeline: Timeline) -> list[str]:
-    return [
-        "".join(piece.text for piece in row.line) for row in paint_timeline(snapshot, timeline, 0, 120, 40, UNICODE)
-    ]
+    return [row.text for row in paint_timeline(snapshot, timeline, 0, 120, 40, UNICODE)]
 
 
 def test_only_what_is_in_view_is_painted() -> None:
@@ -201,11 +200,7 @@ def test_pages_keep_to_their_size(size: tuple[int, int], glyphs: Glyphs) -> None
     timeline = build_timeline(Snapshot(run), EventFilter())
     rows = paint_timeline(Snapshot(run, 33), timeline, 0, *size, glyphs)
     assert len(rows) == size[1]
-    for row in rows:
-        text = "".join(piece.text for piece in row.line)
-        assert cell_width(text) <= size[0]
-        assert "\x1b" not in text
-        assert glyphs is UNICODE or text.isascii()
+    check_rows(rows, size[0], glyphs)
     assert lane_rows(timeline, size[1]) + list_rows(timeline, size[1]) <= size[1]
 
 
@@ -259,13 +254,13 @@ def test_a_filter_says_how_it_is_cleared() -> None:
     for wanted, said in ((EVERYTHING, False), (EventFilter(level=Level.CRIT), True)):
         snapshot = Snapshot(run_with(LOG))
         title = paint_timeline(snapshot, build_timeline(snapshot, wanted), 0, 120, 40, UNICODE, keys)[0]
-        assert ("Esc clears the filter" in "".join(piece.text for piece in title.line)) is said
+        assert ("Esc clears the filter" in title.text) is said
 
 
 def test_a_recovery_that_the_next_row_may_undo_is_not_over_and_not_in_doubt() -> None:
     one = event(160, "O1", "gradient", Level.WARN, OVER, "gradient spike")._replace(is_provisional=True)
-    words = ["".join(piece.text for piece in row.line) for row in paint_events([one], 100, UNICODE)]
+    words = [row.text for row in paint_events([one], 100, UNICODE)]
     assert "recovering" in words[-1] and "not yet confirmed" not in words[-1]
     raised = one._replace(state=FIRING)
-    words = ["".join(piece.text for piece in row.line) for row in paint_events([raised], 100, UNICODE)]
+    words = [row.text for row in paint_events([raised], 100, UNICODE)]
     assert "raised" in words[-1] and "not yet confirmed: gradient spike" in words[-1]

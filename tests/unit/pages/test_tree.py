@@ -29,7 +29,7 @@ def text_of(run: FakeRun, width: int = 120, height: int = 40, **state: object) -
         setattr(page, name, value)
     rows = page.rows(Moment(Snapshot(run), UNICODE), width, height)
     assert len(rows) == height
-    return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows)
+    return "\n".join(row.text.rstrip() for row in rows)
 
 
 def lines_of(run: FakeRun, top: int = 0, height: int = 40) -> list[TreeLine]:

@@ -15,6 +15,7 @@ from examples import examples
 from fake_run import run_of
 from hypothesis import given
 from hypothesis import strategies as st
+from painted import check_rows, text_of
 from ptys import PATIENCE_S
 from tables import each_row
 
@@ -27,7 +28,6 @@ from rltop.pages.overview import OverviewPage, build_overview, paint_overview
 from rltop.pages.page import Moment
 from rltop.pages.where import OpenStep, WherePage, build_open, paint_open, paint_where
 from rltop.rows.glyphs import ASCII, UNICODE, cell_width
-from rltop.rows.rows import Row
 from rltop.run.options import IngestOptions
 from rltop.run.places import FoundRun
 from rltop.run.preferences import Goal
@@ -38,10 +38,6 @@ from rltop.sources.feed import DirectFeed
 
 NOW_S = 1_787_190_000.0
 SIZES = ((40, 12), (80, 24), (120, 40), (200, 60))
-
-
-def text_of(rows: Sequence[Row]) -> str:
-    return "\n".join("".join(piece.text for piece in row.line) for row in rows)
 
 
 class Source:
@@ -213,11 +209,7 @@ def test_no_row_is_too_wide(tmp_path: Path, size: tuple[int, int], glyphs: Any) 
     run = job(tmp_path, "\x1b]0;title\x07" + "w" * 5_000 + "\n" + HANGS, 840.0, hostile)
     rows = WherePage().rows(Moment(snapshot=Snapshot(run), glyphs=glyphs), *size)
     rows = [*rows, *paint_overview(build_overview(Snapshot(run), width=size[0]), size[0], None, glyphs)]
-    for row in rows:
-        text = "".join(piece.text for piece in row.line)
-        assert cell_width(text) <= size[0]
-        assert text.isprintable()
-        assert glyphs is UNICODE or text.isascii()
+    check_rows(rows, size[0], glyphs)
 
 
 def test_five_hundred_ranks_are_grouped_and_painted_within_a_key(tmp_path: Path) -> None:

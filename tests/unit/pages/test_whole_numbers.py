@@ -41,7 +41,7 @@ def cut_numbers(session: Session, width: int, height: int) -> list[str]:
     for make in makes:
         page = make()
         for row in page.rows(moment, width, height):
-            text = "".join(piece.text for piece in row.line)
+            text = row.text
             found += [f"{type(page).__name__}: {text}"] if CUT.search(text) else []
     return found
 

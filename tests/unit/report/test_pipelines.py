@@ -77,7 +77,7 @@ def test_the_compare_page_tells_who_waits_in_each_run(tmp_path: Path) -> None:
     runs = [snapshot_of(path, gpus=16).run for path in (starved(tmp_path), SYNC)]
     for width, height in ((80, 24), (120, 40)):
         rows = ComparePage().rows(Moment(Snapshot(runs[0]), UNICODE, runs=runs), width, height)
-        text = "\n".join("".join(piece.text for piece in row.line) for row in rows)
+        text = "\n".join(row.text for row in rows)
         assert "PIPELINE" in text
         assert "trainer waits 55 % for rollouts" in text
         assert "at most 75 trained on" in text
@@ -131,7 +131,7 @@ def test_the_stages_of_an_asynchronous_step_say_that_generation_overlaps() -> No
         assert view is not None
         for width in (80, 120, 160, 200):
             rows = paint_stages(view, width, 12, UNICODE)
-            assert (BESIDE_GENERATION in "".join(piece.text for piece in rows[0].line)) is says
+            assert (BESIDE_GENERATION in rows[0].text) is says
 
 
 def test_a_report_has_the_boxes_with_their_numbers_and_how_to_log_the_hollow_ones() -> None:

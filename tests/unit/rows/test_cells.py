@@ -80,7 +80,7 @@ def test_a_row_never_exceeds_its_width(parts: list[tuple[str, int]], width: int,
     for text, field in parts:
         builder.add(text).left(text, field).right(text, field).pad_to(builder.column + 1)
     row = builder.row()
-    painted = "".join(piece.text for piece in row.line)
+    painted = row.text
     assert cell_width(painted) <= width
     if glyphs.is_ascii:
         assert painted.isascii()
@@ -119,7 +119,7 @@ def test_ascii_spells_what_it_knows_and_counts_what_it_does_not() -> None:
 def test_too_small_fits_whatever_the_size(width: int, height: int) -> None:
     rows = too_small(width, height, UNICODE, (40, 12))
     assert len(rows) == height
-    assert all(cell_width("".join(piece.text for piece in row.line)) <= width for row in rows)
+    assert all(cell_width(row.text) <= width for row in rows)
 
 
 def test_fill_gives_exactly_the_height() -> None:

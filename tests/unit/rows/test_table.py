@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tables import each_row
 
 from rltop.rows.glyphs import cell_width, glyph_set
-from rltop.rows.rows import Line, Piece, Row, Target, TargetKind, clip, clip_distinct
+from rltop.rows.rows import Line, Piece, Target, TargetKind, clip, clip_distinct
 from rltop.rows.table import (
     Column,
     Fit,
@@ -43,10 +43,6 @@ COLUMNS: Sequence[Column[Item]] = (
 )  # fmt: skip
 
 
-def text(row: Row) -> str:
-    return "".join(piece.text for piece in row.line)
-
-
 items = st.builds(
     Item,
     st.text("abc/é日", min_size=1, max_size=30),
@@ -59,9 +55,9 @@ items = st.builds(
 def test_no_row_is_wider_and_no_number_is_cut(found: list[Item], width: int) -> None:
     rows = paint_table(Table(COLUMNS, found), width, GLYPHS)
     for item, row in zip(found, rows[1:], strict=True):
-        assert cell_width(text(row)) <= width
+        assert cell_width(row.text) <= width
         if item.value is not None:
-            assert re.search(rf"(?<![^ ]){re.escape(f'{item.value:,.3f}')}(?![^ ])", text(row))
+            assert re.search(rf"(?<![^ ]){re.escape(f'{item.value:,.3f}')}(?![^ ])", row.text)
 
 
 @given(st.lists(items, min_size=1, max_size=8), st.integers(30, 120))
@@ -76,7 +72,7 @@ def test_columns_leave_by_priority_and_what_has_none_stays() -> None:
     heads = []
     for width in (60, 24, 16):
         rows = paint_table(Table(COLUMNS, [Item("loss", 1.5, "a remark")]), width, GLYPHS)
-        heads.append(text(rows[0]).split())
+        heads.append(rows[0].text.split())
     assert heads == [["name", "value", "bar", "note"], ["name", "value", "note"], ["name", "value"]]
 
 
@@ -102,7 +98,7 @@ def test_a_table_sorts_by_any_column_and_what_has_no_value_stands_last() -> None
     assert [one.name for one in sort_items(found, COLUMNS, Sorting("value"))] == ["c", "b", "a"]
     assert [one.name for one in sort_items(found, COLUMNS, Sorting("value", is_falling=False))] == ["b", "c", "a"]
     assert [one.name for one in sort_items(found, COLUMNS, Sorting("name", is_falling=False))] == ["a", "b", "c"]
-    head = text(paint_table(Table(COLUMNS, found, sorting=Sorting("value")), 60, GLYPHS)[0])
+    head = paint_table(Table(COLUMNS, found, sorting=Sorting("value")), 60, GLYPHS)[0].text
     assert f"{GLYPHS.fall}value" in head
 
 
@@ -152,7 +148,7 @@ def test_what_never_leaves_is_narrowed_and_a_number_is_whole_or_gone() -> None:
 
 def test_a_column_that_says_nothing_leaves_with_its_head() -> None:
     rows = paint_table(Table(COLUMNS, [Item("loss", 1.0), Item("reward", 2.0)]), 60, GLYPHS)
-    assert text(rows[0]).split() == ["name", "value", "bar"]
+    assert rows[0].text.split() == ["name", "value", "bar"]
 
 
 def test_what_stands_behind_a_name_is_never_cut() -> None:
@@ -160,7 +156,7 @@ def test_what_stands_behind_a_name_is_never_cut() -> None:
         return Piece(item.name, "key"), Piece(" (3 streams)", "dim")
 
     table = Table((Column("run", cell, Fit.NAME, least=18), COLUMNS[1]), [Item("grpo-qwen2.5-7b-math", 1.0)])
-    assert " (3 streams)" in text(paint_table(table, 32, GLYPHS)[1])
+    assert " (3 streams)" in paint_table(table, 32, GLYPHS)[1].text
 
 
 def test_the_last_column_wraps_below_itself() -> None:
@@ -169,9 +165,9 @@ def test_the_last_column_wraps_below_itself() -> None:
         Column("what", lambda item: (item.note, "text"), Fit.TEXT, least=12, lines=3),
     )
     rows = paint_table(Table(columns, [Item("", 1.0, "one two three four five six seven")]), 30, GLYPHS)
-    start = text(rows[1]).index("one")
-    assert [text(row)[start:].strip() for row in rows[1:]] == ["one two three four", "five six seven"]
-    assert all(text(row)[:start].isspace() for row in rows[2:])
+    start = rows[1].text.index("one")
+    assert [row.text[start:].strip() for row in rows[1:]] == ["one two three four", "five six seven"]
+    assert all(row.text[:start].isspace() for row in rows[2:])
 
 
 def test_the_next_order_goes_through_the_heads_and_back() -> None:

@@ -66,7 +66,7 @@ def test_the_header_says_when_the_target_comes_and_that_the_limit_is_before_it()
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
 
     def header(width: int) -> str:
-        return "".join(piece.text for piece in paint_header(build_header(Snapshot(run), None), width, UNICODE).line)
+        return paint_header(build_header(Snapshot(run), None), width, UNICODE).text
 
     assert "ETA" not in header(200) and "elapsed 59 m" in header(200)
     run.goal = Goal(300, NOW + 3600)

@@ -51,7 +51,7 @@ def openrlhf(folder: Path, rows: Rows) -> Run:
 
 def texts(run: Run) -> list[str]:
     rows = paint_overview(build_overview(Snapshot(run), width=120, height=40), 120, 40, UNICODE)
-    return ["".join(piece.text for piece in row.line) for row in rows]
+    return [row.text for row in rows]
 
 
 def test_the_margin_is_a_row_that_says_how_it_follows(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_its_waterfall_is_measured(tmp_path: Path) -> None:
     forward = next(stage for stage in view.top if stage.name.raw == "forward")
     assert len(forward.parts) == 2
     assert forward.duration_s == pytest.approx(run.stream.row(20)["timing_forward_total"], abs=1e-3)
-    rows = ["".join(piece.text for piece in row.line) for row in paint_stages(view, 100, 20, UNICODE)]
+    rows = [row.text for row in paint_stages(view, 100, 20, UNICODE)]
     assert "start and end measured" in rows[0]
     bar = next(row for row in rows if "forward" in row)[36:].strip()
     assert " " in bar, "two microbatches, with the backward pass between them"

@@ -195,7 +195,7 @@ def test_a_second_that_goes_by_moves_the_clocks_alone(tmp_path: Path, monkeypatc
 
     def painted(page: OverviewPage) -> list[str]:
         moment = Moment(snapshot=Snapshot(run), glyphs=UNICODE)
-        return ["".join(piece.text for piece in row.line) for row in page.rows(moment, 120, 40)]
+        return [row.text for row in page.rows(moment, 120, 40)]
 
     page = OverviewPage()
     first = painted(page)
@@ -298,7 +298,7 @@ def test_a_row_that_arrives_now_is_new_whatever_time_it_carries(off_s: float, tm
     session.step(10.0)
     assert (run.state, run.whereabouts.status().state) == (RunState.STUCK, "stuck")
     # The list says what the header says, and is asked anew where time alone has changed it.
-    head = "".join(piece.text for piece in paint_header(build_overview(Snapshot(run)).header, 120, UNICODE).line)
+    head = paint_header(build_overview(Snapshot(run)).header, 120, UNICODE).text
     entry = entries.of(run)
     assert (entry.state, state_cell(entry, UNICODE)[0]) == (RunState.STUCK, "▲ stuck")
     assert "▲ stuck" in head

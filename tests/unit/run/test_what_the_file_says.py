@@ -55,7 +55,7 @@ def sentence(run: Run) -> tuple[Level, str]:
 
 def text(run: Run, width: int) -> str:
     rows = paint_overview(build_overview(Snapshot(run), width=width), width, None, glyph_set(is_ascii=False))
-    return "\n".join("".join(piece.text for piece in row.line) for row in rows)
+    return "\n".join(row.text for row in rows)
 
 
 def log(steps: int) -> bytes:
