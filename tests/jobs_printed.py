@@ -22,6 +22,10 @@ class Piece(NamedTuple):
     data: bytes
 
 
+def case_name(case: dict[str, Any]) -> str:
+    return f"{case['of']}: {case['name']}"
+
+
 def printed(case: dict[str, Any], zone_h: float = 8.0) -> list[Piece]:
     """The log of a job, piece by piece."""
     trainer = TABLE[case["of"]]

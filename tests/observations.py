@@ -12,7 +12,7 @@ from unittest.mock import patch
 from rltop.catalog.dialect import Dialect, Identity
 from rltop.catalog.metrics import CATALOG
 from rltop.formats.jsonl import JsonlDecoder
-from rltop.model import Algorithm, Event, EventState, Level, NonFinite, Observation, Signal, Traits
+from rltop.model import Algorithm, Event, EventState, Level, NonFinite, Observation, Signal, Traits, Verdict
 from rltop.rules import engine as judging
 from rltop.rules.engine import Engine
 from rltop.rules.levels import HIGHEST
@@ -107,6 +107,19 @@ def first(engine: Engine, rule: str) -> Event:
     found = alarms(engine, rule)
     assert found, f"{rule} did not fire; events: {[(e.raised_by, e.level.word, e.record) for e in engine.events]}"
     return found[0]
+
+
+def infos(engine: Engine) -> set[str]:
+    """Rules and parts that have raised a note."""
+    return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
+
+
+def levels(engine: Engine, rule: str) -> set[Level]:
+    return {event.level for event in engine.events if rule in {event.rule, event.part}}
+
+
+def the(engine: Engine, rule: str) -> Verdict:
+    return next(one for one in engine.verdicts if rule in {one.rule, one.part})
 
 
 def learning(record: int) -> float:

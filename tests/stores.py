@@ -41,6 +41,15 @@ def cells(record: Record) -> dict[str, float | None]:
     return found | {record.schema.keys[mark.cell]: _NONFINITE[mark.kind] for mark in record.marks}
 
 
+def row(record: Record) -> dict[str, float]:
+    """The finite values of a record by key."""
+    return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
+
+
+def kinds(record: Record) -> dict[str, NonFinite]:
+    return {record.schema.keys[mark.cell]: mark.kind for mark in record.marks}
+
+
 def cells_of(records: Iterable[Record]) -> dict[tuple[int, str], float | NonFinite]:
     """(step, key) → logged value."""
     found: dict[tuple[int, str], float | NonFinite] = {}

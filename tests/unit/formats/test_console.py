@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from stores import kinds, row
 from tables import each_row
 
 from rltop.formats.console.decoder import ConsoleDecoder
@@ -23,14 +24,6 @@ def decode(text, options=None):
 
 def lines_of(*lines):
     return decode("\n".join(lines) + "\n")[0]
-
-
-def row(record):
-    return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
-
-
-def kinds(record):
-    return {record.schema.keys[mark.cell]: mark.kind for mark in record.marks}
 
 
 @each_row(

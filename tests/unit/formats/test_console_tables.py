@@ -6,7 +6,7 @@ import math
 import time
 
 import pytest
-from stores import read_in_pieces
+from stores import read_in_pieces, row
 from tables import each_row
 
 from rltop.formats.console.decoder import ConsoleDecoder
@@ -60,10 +60,6 @@ New best success rate: 0.25. Saving policy ...
 def decode(text: str, piece: int = 65536) -> tuple[list[Record], ConsoleDecoder]:
     data, decoder = text.encode(), ConsoleDecoder()
     return read_in_pieces(decoder, data, piece), decoder
-
-
-def row(record: Record) -> dict[str, float]:
-    return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
 
 
 @each_row("piece", [1, 17, 200, 65536])

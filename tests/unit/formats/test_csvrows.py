@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stores import row
 from tables import each_row
 
 from rltop.formats.csv import CsvDecoder
@@ -12,10 +13,6 @@ def decode(text, decoder=None, **options):
     decoder = decoder or CsvDecoder(**options)
     records = decoder.feed(text.encode(), 0, 0)
     return [*records, *decoder.finish()], decoder
-
-
-def row(record):
-    return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
 
 
 @each_row("delimiter", [",", ";", "\t"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from stores import kinds, row
 from tables import each_row
 
 from rltop.formats import jsonl
@@ -20,14 +21,6 @@ def decode(*lines, end=b"\n", options=None):
     data = end.join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
     records = decoder.feed(data, 0, 0)
     return [*records, *decoder.finish()], decoder.counts
-
-
-def row(record):
-    return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
-
-
-def kinds(record):
-    return {record.schema.keys[mark.cell]: mark.kind for mark in record.marks}
 
 
 LINES = [

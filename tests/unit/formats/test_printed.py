@@ -6,18 +6,14 @@ import csv
 import io
 import json
 
+from stores import row
 from tables import each_row
 
 from rltop.formats.csv import CsvDecoder
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.formats.rows import is_printed_dict, read_printed
-from rltop.model import Record
 
 INFO = {"num_steps": 500, "learner": {"policy_entropy": 1.5, "grad_gnorm": 40.0}, "sizes": [1, {"a": 2}], "note": "x"}
-
-
-def row(record: Record) -> dict[str, float]:
-    return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
 
 
 @each_row(

@@ -10,7 +10,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-from jobs_printed import CASES, printed, write
+from jobs_printed import CASES, case_name, printed, write
 from tables import each_row
 
 from rltop.integrations import JsonlWriter
@@ -43,10 +43,6 @@ class Followed:
 
     def state(self, now_s: float) -> str:
         return job_status(self.told(now_s), now_s).state
-
-
-def case_name(case: dict[str, Any]) -> str:
-    return f"{case['of']}: {case['name']}"
 
 
 @each_row("case", [case for case in CASES if case["state"] == "stuck"], ids=case_name)

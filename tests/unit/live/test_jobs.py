@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs_printed import CASES, printed, write
+from jobs_printed import CASES, case_name, printed, write
 from jsonschema import Draft202012Validator
 from tables import each_row
 
@@ -43,10 +43,6 @@ class GrowingLog:
 
     def where(self, now_s: float) -> JobStatus:
         return judge(self.phases, now_s)._replace(last_line=self.reader.last_line)
-
-
-def case_name(case: dict[str, Any]) -> str:
-    return f"{case['of']}: {case['name']}"
 
 
 ZONES_H = (8.0, -7.0, 5.75)

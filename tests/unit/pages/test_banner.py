@@ -13,7 +13,7 @@ from rltop.rows.glyphs import ASCII, UNICODE, cell_width
 from rltop.rows.rows import Target, TargetKind
 from rltop.rules.collapse import CHECKPOINT, LAST_GOOD, ONSET
 from rltop.run.snapshot import Snapshot
-from tests.fake_run import FakeRun, a_verdict, firing_run
+from tests.fake_run import FakeRun, a_verdict
 
 COLLAPSE = a_verdict(
     "X1",
@@ -30,11 +30,6 @@ COLLAPSE = a_verdict(
         Evidence("reward_mean from step", 1153.0),
     ),
 )
-
-
-@pytest.fixture(scope="module")
-def run() -> FakeRun:
-    return firing_run()
 
 
 def test_a_collapse_is_dated() -> None:

@@ -10,7 +10,7 @@ from copy import copy
 from functools import cache
 
 import pytest
-from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_rows
+from fake_run import FakeRun, a_verdict, run_of, verl_lines, verl_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from painted import check_rows, text_of
@@ -32,12 +32,6 @@ from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import TargetKind
 from rltop.rules.registry import DOCUMENTED, NAMED
 from rltop.run.snapshot import Snapshot
-
-
-@pytest.fixture(scope="module")
-def run() -> FakeRun:
-    return firing_run()
-
 
 # -- one metric -------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-import pytest
 from fake_run import FakeRun, firing_run, run_of, verl_lines
 from tables import each_row
 
@@ -16,11 +15,6 @@ from rltop.pages.page import Moment
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import TargetKind
 from rltop.run.snapshot import Snapshot
-
-
-@pytest.fixture(scope="module")
-def run() -> FakeRun:
-    return firing_run()
 
 
 def text_of(run: FakeRun, width: int = 120, height: int = 40, **state: object) -> str:

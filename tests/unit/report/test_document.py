@@ -6,8 +6,7 @@ import json
 import math
 from typing import Any
 
-import pytest
-from fake_run import FakeRun, firing_run, run_of, run_of_file, verl_lines, verl_rows
+from fake_run import FakeRun, run_of, run_of_file, verl_lines, verl_rows
 from jsonschema import Draft202012Validator
 from recorded import RecordedRun, each_jsonl_run
 
@@ -16,12 +15,6 @@ from rltop.model import Event, EventState, Level, VerdictState
 from rltop.report.document import check_document, dumps
 from rltop.report.overview_document import once_document
 from rltop.run.snapshot import Snapshot
-
-
-@pytest.fixture(scope="module")
-def run() -> FakeRun:
-    return firing_run()
-
 
 WORST = ["worst", "worst_alert", "earlier_alert", "muted_alerts", "own_rules"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import pytest
-from fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
+from fake_run import FakeRun, run_of, verl_lines, verl_rows
 from tables import each_row
 
 from rltop.model import Event, EventState, Evidence, Level, VerdictState
@@ -15,11 +14,6 @@ from rltop.rows.glyphs import cell_width
 from rltop.run.snapshot import Snapshot
 
 _CODE = re.compile(r"\x1b\[[0-9;]*m")
-
-
-@pytest.fixture(scope="module")
-def run() -> FakeRun:
-    return firing_run()
 
 
 def test_plain_text_has_no_codes_and_no_blanks_at_the_ends(run: FakeRun) -> None:

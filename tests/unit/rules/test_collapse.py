@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from observations import alarms, first, identity, noisy, observation, play, series
+from observations import alarms, first, identity, noisy, observation, play, series, the
 from tables import each_row
 
-from rltop.model import Algorithm, EventState, Level, Verdict
+from rltop.model import Algorithm, EventState, Level
 from rltop.rules.collapse import Collapse, Mover, story
 from rltop.rules.engine import Engine
 from rltop.rules.rule import Finding
 
 BREAKS = 120
-
-
-def verdict(engine: Engine, rule: str) -> Verdict:
-    return next(one for one in engine.verdicts if rule in {one.rule, one.part})
 
 
 def collapsing(records: int = 130, **more: object) -> Engine:
@@ -34,13 +30,13 @@ def test_x1_dates_the_collapse_by_its_first_symptom_and_names_the_order() -> Non
     event = first(engine, "X1")
     assert event.level is Level.CRIT
     assert BREAKS < event.record <= BREAKS + 8
-    told = story(verdict(engine, "X1"))
+    told = story(the(engine, "X1"))
     assert told is not None
     assert (told.onset_step, told.last_good_step, told.checkpoint_step) == (BREAKS, BREAKS - 1, None)
     assert told.movers[0] == Mover("entropy", BREAKS)
     assert len(told.movers) >= 3
     assert [mover.step for mover in told.movers] == sorted(mover.step for mover in told.movers)
-    assert verdict(engine, "X1").since_step == BREAKS
+    assert the(engine, "X1").since_step == BREAKS
     assert f"began at step {BREAKS}; last good step {BREAKS - 1}" in event.message
     assert ": entropy, then" in event.message
 
@@ -48,14 +44,14 @@ def test_x1_dates_the_collapse_by_its_first_symptom_and_names_the_order() -> Non
 def test_x1_names_the_last_checkpoint_before_the_onset() -> None:
     saves = lambda r: 30.0 if r % 25 == 0 else None  # noqa: E731
     engine = collapsing(time_save=saves, time_step=lambda r: 40.0 + (saves(r) or 0.0))
-    assert story(verdict(engine, "X1")).checkpoint_step == 100  # type: ignore[union-attr]
+    assert story(the(engine, "X1")).checkpoint_step == 100  # type: ignore[union-attr]
 
 
 def test_x1_takes_checkpoints_that_lie_on_disk_also_after_it_fired() -> None:
     engine = collapsing()
     engine.take_checkpoints([60, 125, 110])
-    assert story(verdict(engine, "X1")).checkpoint_step == 110  # type: ignore[union-attr]
-    assert "checkpoint 110" in verdict(engine, "X1").headline
+    assert story(the(engine, "X1")).checkpoint_step == 110  # type: ignore[union-attr]
+    assert "checkpoint 110" in the(engine, "X1").headline
 
 
 def test_x1_trap_two_families_are_not_a_collapse() -> None:
@@ -69,7 +65,7 @@ def test_x1_trap_two_families_are_not_a_collapse() -> None:
 
 def test_story_of_any_other_verdict_is_none() -> None:
     engine = play(60, clip_frac=0.3)
-    assert story(verdict(engine, "O6")) is None
+    assert story(the(engine, "O6")) is None
 
 
 def test_x2_alive_but_learning_nothing() -> None:
@@ -93,7 +89,7 @@ def test_x2_counts_on_over_a_record_that_had_a_gradient() -> None:
         zero_std_frac=lambda r: 1.0 if dead(r) else 0.2,
         grad_norm=lambda r: 0.0 if dead(r) else 0.4,
     )
-    found = verdict(engine, "X2")
+    found = the(engine, "X2")
     assert (found.is_active, found.since_step) == (True, 60)
     assert found.headline.startswith("not learning for 25 records")
 
@@ -105,10 +101,10 @@ def test_x2_ends_where_gradients_are_back_whatever_the_reward_is_by_then() -> No
         "zero_std_frac": lambda r: 1.0 if dead(r) else 0.2,
         "grad_norm": lambda r: 0.0 if dead(r) else noisy(0.4)(r),
     }
-    standing = verdict(play(119, **metrics), "X2")
+    standing = the(play(119, **metrics), "X2")
     assert standing.headline.startswith("not learning for 60 records: no gradient, zero-variance groups")
     later = play(150, **metrics)
-    assert (verdict(later, "X2").is_active, verdict(later, "R1").is_active) == (False, True)
+    assert (the(later, "X2").is_active, the(later, "R1").is_active) == (False, True)
 
 
 def test_x2_every_batch_is_filtered_and_no_update_is_logged_any_more() -> None:

@@ -12,10 +12,10 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from observations import alarms, alone, identity, judged, learning, noisy, observation, play, series, step_up
+from observations import alarms, alone, identity, judged, learning, noisy, observation, play, series, step_up, the
 from tables import each_row
 
-from rltop.model import Action, Algorithm, EventState, Level, NonFinite, Verdict, VerdictState
+from rltop.model import Action, Algorithm, EventState, Level, NonFinite, VerdictState
 from rltop.rules.advice import review
 from rltop.rules.engine import Engine
 from rltop.rules.options import EngineOptions
@@ -27,10 +27,6 @@ LEARNING = {"reward_mean": noisy(0.5, 0.05, 7)}
 
 def said(engine: Engine, rule: str) -> list[tuple[int, str, str]]:
     return [(one.record, one.state.value, one.level.word) for one in engine.events if rule in {one.rule, one.part}]
-
-
-def the(engine: Engine, rule: str) -> Verdict:
-    return next(one for one in engine.verdicts if rule in {one.rule, one.part})
 
 
 @each_row(

@@ -6,16 +6,24 @@ import math
 import re
 from collections.abc import Callable
 
-from observations import alarms, every, first, identity, judged, learning, noisy, observation, play, series, step_up
+from observations import (
+    alarms,
+    every,
+    first,
+    identity,
+    infos,
+    judged,
+    learning,
+    noisy,
+    observation,
+    play,
+    series,
+    step_up,
+)
 from tables import each_row
 
 from rltop.model import Algorithm, EventState, Level, NonFinite, VerdictState
 from rltop.rules.engine import Engine
-
-
-def infos(engine: Engine) -> set[str]:
-    return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
-
 
 # -- L1, L1b, L2, L3 ---------------------------------------------------------------------------------------------
 

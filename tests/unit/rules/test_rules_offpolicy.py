@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from observations import alarms, first, noisy, play
+from observations import alarms, first, levels, noisy, play
 from tables import each_row
 
 from rltop.model import Level
-
-
-def levels(engine, rule: str) -> set[Level]:
-    return {event.level for event in engine.events if rule in {event.rule, event.part}}
 
 
 def test_m2_reads_log_probabilities_where_no_kl_is_logged() -> None:

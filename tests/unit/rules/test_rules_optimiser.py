@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import math
 
-from observations import alarms, first, noisy, play
+from observations import alarms, first, infos, noisy, play
 from tables import each_row
 
 from rltop.model import Algorithm, Level
-from rltop.rules.engine import Engine
-
-
-def infos(engine: Engine) -> set[str]:
-    return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
 
 
 def test_o3_a_norm_that_stands_at_its_limit_is_logged_after_clipping() -> None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 import random
 
-from observations import alarms, first, noisy, play
+from observations import alarms, first, levels, noisy, play
 from tables import each_row
 
 from rltop.model import Algorithm, Level, VerdictState
 
 CRITIC = {"has_critic": True}
-
-
-def levels(engine, rule: str) -> set[Level]:
-    return {event.level for event in engine.events if rule in {event.rule, event.part}}
 
 
 # -- pairs -------------------------------------------------------------------------------------------------------

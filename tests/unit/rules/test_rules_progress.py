@@ -7,16 +7,12 @@ import random
 import re
 from collections.abc import Callable
 
-from observations import alarms, every, first, identity, noisy, observation, play, step_up
+from observations import alarms, every, first, identity, infos, noisy, observation, play, step_up
 from observations import judged as told_of
 from tables import each_row
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation
 from rltop.rules.engine import Engine
-
-
-def infos(engine: Engine) -> set[str]:
-    return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
 
 
 def facts(engine: Engine, rule: str) -> list[Event]:

@@ -6,17 +6,12 @@ import math
 import random
 from collections.abc import Callable
 
-from observations import alarms, first, learning, noisy, play
+from observations import alarms, first, learning, levels, noisy, play
 from tables import each_row
 
 from rltop.model import Algorithm, EventState, Level
-from rltop.rules.engine import Engine
 
 LN2 = math.log(2.0)
-
-
-def levels(engine: Engine, rule: str) -> set[Level]:
-    return {event.level for event in engine.events if rule in {event.rule, event.part}}
 
 
 Series = Callable[[int], float]

@@ -5,16 +5,11 @@ from __future__ import annotations
 import math
 import random
 
-from observations import alarms, every, first, identity, learning, noisy, observation, play, series, step_up
+from observations import alarms, every, first, identity, infos, learning, noisy, observation, play, series, step_up
 from tables import each_row
 
 from rltop.model import Algorithm, EventState, Level
 from rltop.rules.engine import Engine
-
-
-def infos(engine: Engine) -> set[str]:
-    return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
-
 
 # -- R1, R2, R8, G1 -----------------------------------------------------------------------------------------
 

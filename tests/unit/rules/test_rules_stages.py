@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 
-from observations import alarms, first, noisy, play
+from observations import alarms, first, levels, noisy, play
 
 from rltop.model import Level
 
 ASYNC = {"is_async": True}
-
-
-def levels(engine, rule: str) -> set[Level]:
-    return {event.level for event in engine.events if rule in {event.rule, event.part}}
 
 
 # -- P3, P7 ------------------------------------------------------------------------------------------------------

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from observations import DIALECT, identity, noisy, observation, play, series
+from observations import DIALECT, identity, noisy, observation, play, series, the
 from tables import each_row
 
 from rltop.catalog.dialect import Identity
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Algorithm, NonFinite, Observation, Signal, Traits, Verdict
+from rltop.model import Algorithm, NonFinite, Observation, Signal, Traits
 from rltop.rules.engine import Engine
-
-
-def the(engine: Engine, rule: str) -> Verdict:
-    return next(verdict for verdict in engine.verdicts if rule in {verdict.rule, verdict.part})
 
 
 @each_row("name", ["entropy", "kl_ref", "policy_loss", "grad_norm"])

@@ -5,15 +5,10 @@ from __future__ import annotations
 import math
 import random
 
-from observations import alarms, first, learning, noisy, play
+from observations import alarms, first, infos, learning, noisy, play
 
 from rltop.model import Algorithm, Level, NonFinite
-from rltop.rules.engine import Engine
 from rltop.trainers.identify import identify
-
-
-def infos(engine: Engine) -> set[str]:
-    return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
 
 
 def test_trap_3_records_that_reuse_a_rollout_alternate_with_records_that_make_one() -> None:

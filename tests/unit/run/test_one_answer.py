@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs_printed import CASES, write
+from jobs_printed import CASES, case_name, write
 from programs import in_path
 from ptys import PATIENCE_S
 from tables import each_row
@@ -41,10 +41,6 @@ from rltop.run.snapshot import Snapshot
 OVER = (RunState.DIED, RunState.INTERRUPTED)
 CAUGHT = "Traceback (most recent call last):\n  File \"reward.py\", line 3, in score\nValueError: no number in ''\n"
 FATAL = CAUGHT.replace("ValueError: no number in ''", "torch.OutOfMemoryError: CUDA out of memory. Tried 2.00 GiB")
-
-
-def case_name(case: dict[str, Any]) -> str:
-    return f"{case['of']}: {case['name']}"
 
 
 def followed(path: Path, now_s: float, *, has_job: bool = True) -> Run:
