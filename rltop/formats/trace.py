@@ -86,18 +86,8 @@ class EventReader:
 
     def _framed(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
         for line, start in self._framer.feed(data, offset):
-            yield from self._line(line, start)
-
-    def _line(self, line: bytes, start: int) -> Iterator[tuple[Event, int]]:
-        text = line.strip(b" \t\r,")
-        if not text:
-            return
-        self._counts.lines += 1
-        event = object_of(text)
-        if event is None:
-            self._refuse("line is not a trace event")
-        else:
-            yield event, start
+            if text := line.strip(b" \t\r,"):
+                yield from self._event(text, start, "line")
 
     def _scan(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
         if not self._held:
@@ -121,7 +111,7 @@ class EventReader:
                 self._depth -= 1
                 if not self._depth:
                     at = token.end()
-                    yield from self._object(held[self._begin : at], self._start + self._begin)
+                    yield from self._event(held[self._begin : at], self._start + self._begin, "object")
         if len(held) - at > (MAX_EVENT_BYTES if self._is_inside else _MAX_HEAD_BYTES):
             self._counts.oversize_lines += 1
             at = seen = len(held)
@@ -129,16 +119,13 @@ class EventReader:
         self._held, self._start = held[at:], self._start + at
         self._seen, self._begin = seen - at, self._begin - at
 
-    def _object(self, text: bytes, start: int) -> Iterator[tuple[Event, int]]:
+    def _event(self, text: bytes, start: int, what: str) -> Iterator[tuple[Event, int]]:
         event = object_of(text)
         self._counts.lines += 1
         if event is None:
-            self._refuse("object is not a trace event")
+            self._counts.refuse(self._counts.lines, f"{what} is not a trace event")
         else:
             yield event, start
-
-    def _refuse(self, reason: str) -> None:
-        self._counts.refuse(self._counts.lines, reason)
 
 
 def _is_lines(head: bytes) -> bool | None:
