@@ -7,17 +7,15 @@ import math
 import tomllib
 from pathlib import Path
 
-import pytest
 from tables import each_row
 
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.model import Level, SpanKind
+from rltop.model import Level
 from rltop.pages.overview import build_overview
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
-from rltop.stats.timing import step_timing
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -80,22 +78,6 @@ def test_metrics_are_found_under_the_trainers_own_keys(name: str) -> None:
     assert identity is not None
     found = {metric: identity.primary(metric) for metric in MEANINGS[name]}
     assert {metric: signal and signal.key for metric, signal in found.items()} == MEANINGS[name]
-
-
-@each_row("name", ADDING_UP)
-def test_the_time_of_a_step_adds_up(name: str) -> None:
-    run = run_of_case(name)
-    assert run.identity is not None and run.identity.dialect.timing is not None
-    timed = 0
-    for step in run.stream.steps():
-        timing = step_timing(run.identity.dialect.timing, step, run.stream.row(step))
-        if timing is None:
-            continue
-        timed += 1
-        inside = sum(span.duration_s for span in timing.spans if span.kind is not SpanKind.OVERLAPPING)
-        assert inside == pytest.approx(timing.total_s, rel=0.02)
-        assert all(span.duration_s < 0.03 * timing.total_s for span in timing.spans if span.kind is SpanKind.OTHER)
-    assert timed == run.stream.rows
 
 
 @each_row("name", MEANINGS)
