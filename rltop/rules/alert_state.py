@@ -242,7 +242,7 @@ class AlertState(Cloned):
         is_same, began = self._is_known(context, finding), self._lasting.began(established)
         since = self.detector.since or began
         if not is_same:
-            self._patience, self._stretch, worst, incident, self.earlier = 0, 0, OK, 0, None
+            self._patience, self._stretch, self._returned, worst, incident, self.earlier = 0, 0, None, OK, 0, None
         established = max(established, min(earned, worst))
         state = self._reopen(established, worst, began[0]) if is_same else EventState.FIRING
         if since[0] < self.recovered_record:
@@ -445,13 +445,19 @@ class AlertState(Cloned):
         return self._event(context, how, self.level, standing.settled_words + excuse)
 
     def _leave(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
-        """Raise a new alert for a metric that has left its settled level.
+        """Begin anew, no milder, for a metric that has left its settled level; a milder finding is no new alarm.
 
         It keeps the earlier onset if it is no graver than before and the metric continues on its way.
         """
         settled, since, worst, earlier = self.standing, (self.since_record, self.since_step), self.worst, self.earlier
+        level = self.level
         event, standing = self._begin(context, finding, established), self.standing
-        if event is None or event.level > worst or not isinstance(standing, Departure) or not standing.goes_on(settled):
+        if event is None:
+            return None
+        if event.level < level:
+            self._stand_at(level)
+            event = event._replace(level=level, state=EventState.RESUMED)
+        if event.level > worst or not isinstance(standing, Departure) or not standing.goes_on(settled):
             return event
         (self.since_record, self.since_step), self.earlier = since, earlier
         return event._replace(since_step=self.onset[1])

@@ -274,6 +274,8 @@ _NOISY = 1.0001 * SPREADS * MAD_TO_SIGMA
 _FAR = math.log(16.0)
 _FARTHER = 0.1
 """A settled metric must move on by this share of the way it has already gone to raise a new alarm."""
+_AGAIN = math.log(2.5)
+"""A positive metric that has moved on by this ratio has left its settled level, however far its line (judgement)."""
 _OF_LEAVING = 3
 """How many newest values' median must leave a settled level: a single value may be noise."""
 _EARLY = 5
@@ -583,13 +585,14 @@ class Departure(Standing):
     def leaves(self) -> bool:
         """Take in the newest value; returns whether the metric has left its settled level.
 
-        It has if it lies as far beyond that as the alert's line lies from the frozen level.
+        It has if it lies as far beyond that as the alert's line lies from the frozen level, or 2.5 times as high.
         """
         value, level = median_of(self._newest(_OF_LEAVING)), self._left
         is_outward = (value > level) == (level > self.before.value)
         # By ratio alone, a metric close to 0 would leave its level again and again.
         is_far = abs(value - level) >= _FARTHER * abs(level - self.before.value)
-        is_beyond = is_outward and is_far and self._way(value, level) >= self.reach
+        reach = min(self.reach, _AGAIN) if self.before.is_positive else self.reach
+        is_beyond = is_outward and is_far and self._way(value, level) >= reach
         return self._leaving.push(is_beyond and not self._is_noise(value, level))
 
     def _is_noise(self, value: float, level: float) -> bool:

@@ -162,6 +162,38 @@ def test_an_alert_begins_where_its_last_event_says(
         told = {event.rule: event.since_step for event in engine.events if event.state is not EventState.FACT}
         stands = {each.rule: each.since_step for each in engine.verdicts if each.recovered_step is None}
         assert stands == {rule: told[rule] for rule in stands}, one.step
+    ended: dict[str, int] = {}
+    is_new: dict[str, bool] = {}
+    for event in engine.events:
+        if event.state in (EventState.FIRING, EventState.RECOVERED):
+            is_new[event.raised_by] = event.state is EventState.FIRING
+        if event.state is EventState.RECOVERED:
+            ended[event.raised_by] = event.step
+        elif is_new.get(event.raised_by) and event.since_step is not None:
+            assert event.since_step >= ended.get(event.raised_by, 0), event
+
+
+def test_an_alert_long_after_another_does_not_begin_where_that_came_back() -> None:
+    fine, bad = 0.02, 0.9
+    spells = [(fine, 60), (bad, 20), (fine, 30), (bad, 20), (fine, 60), (bad, 8), (fine, 300), (bad, 40)]
+    kl = [level for level, count in spells for _ in range(count)]
+    engine = play(len(kl), reward_mean=learning, kl_ref=kl)
+    assert {one.since_step for one in engine.events if one.metric == "kl_ref" and one.step > 480} == {499}
+
+
+@each_row(
+    ("name", "levels"),
+    [("kl_ref", (0.002, 0.9, 9.0)), ("grad_norm", (0.3, 20.0, 200.0)), ("truncated_frac", (0.002, 0.3, 0.9))],
+)
+def test_a_settled_metric_that_leaves_its_level_again_is_told_and_no_milder(
+    name: str, levels: tuple[float, ...]
+) -> None:
+    values = [noisy(levels[(i > 100) + (i > 250)], 0.05)(i) for i in range(1, 401)]
+    engine = play(400, reward_mean=learning, **{name: values})
+    events = [one for one in engine.events if one.metric == name]
+    again = next(one for one in events if one.step > 250)
+    assert abs((again.since_step or 0) - 251) <= 5
+    assert again.level == max(one.level for one in events if one.step <= 250)
 
 
 def test_an_alert_that_waits_for_its_end_says_since_when_it_has_been_fine() -> None:
