@@ -180,7 +180,8 @@ class CompressedDecoder(OuterDecoder):
             return inflater.decompress(data), b""
         # bz2 keeps unused input itself: a call with empty input continues.
         out = inflater.decompress(data, SLICE_BYTES)
-        return out, inflater.unconsumed_tail if self.codec is Codec.GZIP else b""
+        # At the end of a member zlib may repeat what is in `unused_data`.
+        return out, inflater.unconsumed_tail if self.codec is Codec.GZIP and not inflater.eof else b""
 
     def _break(self, note: str) -> None:
         self._is_broken = True

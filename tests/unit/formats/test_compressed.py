@@ -55,6 +55,16 @@ def test_members_in_a_row_and_padding_are_one_stream(codec):
 
 
 @pytest.mark.parametrize("codec", PACKED)
+@pytest.mark.parametrize("size", [100, 4096, 1 << 20])
+def test_members_in_a_row_may_each_be_larger_than_a_slice(codec, size):
+    """zlib gives the bytes behind a member twice if the call before had reached its output limit."""
+    row = b'{"step": 1, "a": 2}\n' * 4000
+    decoder = CompressedDecoder(codec, JsonlDecoder())
+    records = read_in_pieces(decoder, PACKED[codec](row) * 5, size)
+    assert (len(records), decoder.note) == (20_000, "")
+
+
+@pytest.mark.parametrize("codec", PACKED)
 def test_a_truncated_stream_keeps_what_was_decoded(codec):
     # bzip2 gives out whole blocks only; its smallest are 100 kB.
     packed = gzip.compress(LINES) if codec is Codec.GZIP else bz2.compress(LINES * 8, 1)
