@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 BLANK = "[blanked]"
-_SECRET_NAME = r"[\w.-]*(?:key|token(?!i[sz])|secret|passw(?:or)?d|passphrase|credential|cookie)[\w.-]*"
+_SECRET_NAME = r"(?=[\w.-]*(?:key|token(?!i[sz])|secret|passw(?:or)?d|passphrase|credential|cookie))[\w.-]++"
 _HARMLESS = regex(r"-?\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?|true|false|none|null", re.IGNORECASE)
 """Values after a name such as `max_tokens` that are no secrets."""
 _NAME = regex(_SECRET_NAME, re.IGNORECASE)
@@ -91,7 +91,7 @@ class Redactor:
 
 _ASSIGNED = regex(
     rf"(?P<keep>(?:(?<![\w.-]){_SECRET_NAME}(?:\\{{0,3}}[\"'])?\s{{0,3}}(?:=>|[:=])\s{{0,3}}|"
-    rf"\([\"']{_SECRET_NAME}[\"'],\s{{0,3}}|--{_SECRET_NAME}\s+))"
+    rf"\([\"']{_SECRET_NAME}[\"'],\s{{0,3}}|(?<![\w.-])--{_SECRET_NAME}\s+))"
     r"(?P<value>\\{1,3}\"[^\"\n]*\"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[^\s\"',;}\])]+)",
     re.IGNORECASE,
 )

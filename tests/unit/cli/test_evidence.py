@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,16 @@ def test_only_the_end_of_a_log_is_in_it_and_what_is_not_is_said(run: Path) -> No
     (run / "train.log").write_text(lines[0])
     (run / "config.json").unlink()
     assert "left out: nothing. Read it" in bundle(run)
+
+
+@pytest.mark.parametrize("sign", ["-", "key", "--key", "x.key-", "?key"])
+def test_a_long_line_without_a_space_is_read_once(run: Path, sign: str) -> None:
+    line = sign[0] + sign * (60_000 // len(sign))
+    (run / "train.log").write_text(f"{LOG}{line}\n--api-key {TOKEN}\n")
+    began_s = time.process_time()
+    text = bundle(run)
+    assert time.process_time() - began_s < 10  # to begin anew at each of its characters takes a minute
+    assert TOKEN not in text
 
 
 def test_a_run_has_its_log_once_however_it_is_named(run: Path) -> None:
