@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -81,6 +81,16 @@ def each_jsonl_run(every: int = 1) -> Callable[[Callable[..., None]], Callable[.
     if not found:
         return pytest.mark.parametrize("run", [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")])
     return each_row("run", found, ids=[run.name for run in found])
+
+
+def paths_of(find: Callable[[Path], Iterable[Path]]) -> list[Any]:
+    """Parameters for what `find` finds in the folder of labelled runs: at least one, or one that is skipped."""
+    root = runs_root()
+    if root is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
+    found = sorted(find(root))
+    assert found, f"nothing to test below {root}"
+    return [pytest.param(path, id=str(path.relative_to(root))) for path in found]
 
 
 def recorded_run(name: str) -> RecordedRun:

@@ -8,19 +8,12 @@ import subprocess
 import sys
 
 import pytest
-from recorded import REASON, runs_root
+from recorded import REASON, paths_of, runs_root, whole
 
-from rltop.cli.open_session import read_whole
-from rltop.clock import FakeClock
-from rltop.config import Config
 from rltop.run.discover import discover
 
 FLOAT32 = 1e-6
 """What is left of a number in a TensorBoard file, relative."""
-
-
-def opened(path):
-    return read_whole(str(path), Config(), FakeClock()).runs[0]
 
 
 def root():
@@ -28,13 +21,6 @@ def root():
     if found is None:
         pytest.skip(REASON)
     return found
-
-
-def folders_with(pattern):
-    found = runs_root()
-    if found is None:
-        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
-    return [pytest.param(path, id=path.parent.name) for path in sorted(found.glob(pattern))]
 
 
 def points(run, key):
@@ -62,16 +48,16 @@ def agree(one, other, rel, *, leaving_out=()):
     return compared
 
 
-@pytest.mark.parametrize("state", folders_with("trl/*/trainer_state.json"))
+@pytest.mark.parametrize("state", paths_of(lambda root: root.glob("trl/*/trainer_state.json")))
 def test_a_trainer_state_says_what_the_rows_said(state):
-    one, other = opened(state), opened(state.parent / "metrics.jsonl")
+    one, other = whole(state), whole(state.parent / "metrics.jsonl")
     assert one.stream.last_step == other.stream.last_step
     assert agree(one, other, 1e-9) > 1000
 
 
-@pytest.mark.parametrize("events", folders_with("trl/*/tb"))
+@pytest.mark.parametrize("events", paths_of(lambda root: root.glob("trl/*/tb")))
 def test_event_files_say_what_the_rows_said(events):
-    one, other = opened(events), opened(events.parent / "metrics.jsonl")
+    one, other = whole(events), whole(events.parent / "metrics.jsonl")
     assert one.stream.last_step == other.stream.last_step
     assert one.stream.restarts == other.stream.restarts
     assert agree(one, other, FLOAT32) > 1000
@@ -80,18 +66,18 @@ def test_event_files_say_what_the_rows_said(events):
 def test_two_event_files_of_one_folder_are_one_run_with_a_restart():
     (run,) = discover([str(root() / "trl" / "grpo_restart" / "tb")]).found
     assert len(run.earlier) == 1
-    assert opened(root() / "trl" / "grpo_restart" / "tb").stream.restarts == (121,)
+    assert whole(root() / "trl" / "grpo_restart" / "tb").stream.restarts == (121,)
 
 
 def test_a_console_log_and_a_wandb_file_of_one_run_agree():
-    one = opened(next((root() / "public" / "wandb-offline" / "aopd-length-collapse-slow").glob("*.wandb")))
-    other = opened(root() / "public" / "verl-console" / "aopd-length-collapse-slow" / "output.log")
+    one = whole(next((root() / "public" / "wandb-offline" / "aopd-length-collapse-slow").glob("*.wandb")))
+    other = whole(root() / "public" / "verl-console" / "aopd-length-collapse-slow" / "output.log")
     assert agree(one, other, FLOAT32) > 1000
 
 
 def test_a_console_log_and_a_trainer_state_of_one_run_agree():
-    one = opened(root() / "public" / "trl-dpo" / "clean-code-dpo" / "trainer_state.json")
-    other = opened(root() / "public" / "trl-dpo-console" / "clean-code-dpo-log" / "dpo.log")
+    one = whole(root() / "public" / "trl-dpo" / "clean-code-dpo" / "trainer_state.json")
+    other = whole(root() / "public" / "trl-dpo-console" / "clean-code-dpo-log" / "dpo.log")
     assert list(one.stream.steps()) == list(other.stream.steps())
     # Epochs are printed with two decimals.
     assert agree(one, other, FLOAT32, leaving_out={"epoch"}) > 150
@@ -99,8 +85,8 @@ def test_a_console_log_and_a_trainer_state_of_one_run_agree():
 
 def test_a_table_and_an_event_file_of_one_run_agree():
     """One counts iterations and the other samples of the environment; rows come in the same order."""
-    one = opened(root() / "public" / "rllib" / "halfcheetah-sac-progress-csv" / "progress.csv")
-    other = opened(next((root() / "public" / "rllib" / "halfcheetah-sac-tfevents").glob("*tfevents*")))
+    one = whole(root() / "public" / "rllib" / "halfcheetah-sac-progress-csv" / "progress.csv")
+    other = whole(next((root() / "public" / "rllib" / "halfcheetah-sac-tfevents").glob("*tfevents*")))
     assert list(other.stream.steps()) == [int(step) for step in one.stream.series("timesteps_total").values]
     shared = [key for key in one.stream.keys if other.stream.has(f"ray/tune/{key}")]
     assert len(shared) > 30

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from recorded import REASON, runs_root, whole
+from recorded import paths_of, whole
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 LEAST_KNOWN = 0.8
@@ -51,20 +51,13 @@ def test_what_ships_is_recognised(measure: ModuleType) -> None:
     assert seen >= {"veRL", "OpenRLHF", "TRL", "Telescope", "Trinity-RFT", "RLinf"}
 
 
-def public_files() -> list[object]:
-    root = runs_root()
-    if root is None:
-        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
-    found = []
-    for label in sorted((root / "public").glob("*/*/label.json")):
-        name = str(label.parent.relative_to(root / "public"))
-        files = [path for path in sorted(label.parent.iterdir()) if path.is_file() and path.name not in ASIDE]
-        if name not in NO_METRICS:
-            found += [pytest.param(path, id=f"{name}/{path.name}") for path in files]
-    return found
+def public_files(root: Path) -> set[Path]:
+    folders = {label.parent for label in (root / "public").glob("*/*/label.json")}
+    folders -= {root / "public" / name for name in NO_METRICS}
+    return {path for folder in folders for path in folder.iterdir() if path.is_file() and path.name not in ASIDE}
 
 
-@pytest.mark.parametrize("path", public_files())
+@pytest.mark.parametrize("path", paths_of(public_files))
 def test_a_public_run_is_recognised(path: Path, measure: ModuleType) -> None:
     run = whole(path)
     name = f"{path.parent.parent.name}/{path.parent.name}"

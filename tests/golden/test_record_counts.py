@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from recorded import REASON, jsonl_runs, runs_root, whole
+from recorded import jsonl_runs, paths_of, whole
 from tables import each_row
 
 from rltop.cli import main
@@ -53,29 +53,11 @@ def said_of(folder: Path) -> Said:
     )
 
 
-def provenances() -> list[Any]:
-    root = runs_root()
-    if root is None:
-        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
-    found = sorted((root / "public").rglob("SOURCE.md"))
-    assert found, f"no SOURCE.md below {root}"
-    return [pytest.param(path.parent, id=f"{path.parent.parent.name}/{path.parent.name}") for path in found]
-
-
-def labelled() -> list[Any]:
-    root = runs_root()
-    if root is None:
-        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
-    found = sorted((root / "trl").glob("*/label.json"))
-    assert found, f"no labelled run below {root}"
-    return [pytest.param(path.parent, id=path.parent.name) for path in found]
-
-
 ROUNDED = {"verl-console/logic-rl-10-steps-noise"}
 """Their learning rate is printed as 0.000 throughout: a key without a value."""
 
 
-@each_row("folder", provenances())
+@each_row("folder", paths_of(lambda root: {path.parent for path in (root / "public").rglob("SOURCE.md")}))
 def test_a_public_run_has_the_records_that_its_source_says(folder: Path) -> None:
     (path,) = (each for each in folder.iterdir() if each.name not in ASIDE)
     run, said = whole(path), said_of(folder)
@@ -104,7 +86,7 @@ def test_a_public_run_has_the_records_that_its_source_says(folder: Path) -> None
         assert count > said.keys if run.counts.cut_evaluations else count == said.keys
 
 
-@pytest.mark.parametrize("folder", labelled())
+@pytest.mark.parametrize("folder", paths_of(lambda root: {path.parent for path in root.glob("trl/*/label.json")}))
 def test_a_labelled_run_has_the_records_that_its_label_says(folder: Path) -> None:
     said = json.loads((folder / "label.json").read_text())["file"]
     run = whole(folder / "metrics.jsonl")
@@ -126,21 +108,13 @@ def test_a_labelled_run_has_the_records_that_its_label_says(folder: Path) -> Non
         assert (list(events.stream.steps()), events.stream.restarts) == (steps, run.stream.restarts)
 
 
-def every_file() -> list[Any]:
-    root = runs_root()
-    if root is None:
-        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
-    found = sorted(path for folder in ("public", "trl") for path in (root / folder).rglob("*") if path.is_file())
+def every_file(root: Path) -> set[Path]:
+    found = {path for folder in ("public", "trl") for path in (root / folder).rglob("*") if path.is_file()}
     # Metrics beside a label are checked by `test_recorded_runs.py`.
-    told = {each.metrics for each in jsonl_runs()}
-    return [
-        pytest.param(path, id=str(path.relative_to(root)))
-        for path in found
-        if path.suffix != ".md" and path not in told
-    ]
+    return {path for path in found if path.suffix != ".md"} - {each.metrics for each in jsonl_runs()}
 
 
-@pytest.mark.parametrize("path", every_file())
+@pytest.mark.parametrize("path", paths_of(every_file))
 def test_check_has_an_answer_for_every_file_and_calls_keys_what_they_are(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from recorded import REASON, runs_root
+from recorded import paths_of
 
 from rltop.formats.rollouts.files import dumps_in
 from rltop.model.completions import joined, step_of
@@ -14,11 +14,6 @@ from rltop.resources import folder
 from rltop.stats.groups import StepSummary, summarise
 
 FIXTURE = folder("fixtures") / "trl" / "grpo_straggler"
-
-
-def recorded() -> list[Path]:
-    root = runs_root()
-    return [] if root is None else sorted(path.parent for path in root.glob("trl/*/rollouts.jsonl"))
 
 
 def summaries(path: Path) -> dict[int, StepSummary]:
@@ -58,8 +53,7 @@ def test_the_fixture_holds() -> None:
 
 @pytest.mark.parametrize(
     "run",
-    recorded() or [pytest.param(None, marks=pytest.mark.skip(reason=REASON))],
-    ids=lambda run: "no-runs" if run is None else run.name,
+    paths_of(lambda root: {path.parent for path in root.glob("trl/*/rollouts.jsonl")}),
 )
 def test_a_recorded_run_holds(run: Path) -> None:
     hold(run / "rollouts.jsonl", run / "expected.json")

@@ -104,12 +104,6 @@ def test_any_split_of_the_bytes_gives_the_same_store(data, cuts, is_tiny):
     assert split_decoder.counts == whole_decoder.counts
 
 
-@examples(25)
-@given(metric_files())
-def test_one_byte_at_a_time_gives_the_same_store(data):
-    assert contents(decoded(data, range(len(data)))[0]) == contents(decoded(data)[0])
-
-
 @st.composite
 def restarted_runs(draw, max_rows=80):
     """Rows of training that go back now and then, and the rows that a reader may still see."""
