@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from copied_sessions import copied
@@ -65,6 +65,14 @@ def app_over(
         session = session_over(*paths, clock=clock, ingest=ingest)
         session.drain()
     return RltopApp(session, options or UiOptions(themes_folder=NO_THEMES), clock=clock)
+
+
+@asynccontextmanager
+async def running(app: RltopApp, size: tuple[int, int]) -> AsyncIterator[tuple[RltopApp, Pilot[int]]]:
+    """An application on a screen of this size, once it has drawn itself."""
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        yield app, pilot
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]], *, mode: str = "w") -> Path:

@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import in_path
-from screens import RECORDED, app_over, ask_palette, page_text, press, screen_of, status_text, until, write_rows
+from screens import (
+    RECORDED,
+    app_over,
+    ask_palette,
+    page_text,
+    press,
+    running,
+    screen_of,
+    status_text,
+    until,
+    write_rows,
+)
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -71,9 +82,7 @@ def test_whatever_is_typed_is_a_place_or_refused_in_words(text: str) -> None:
 
 
 async def test_a_number_leads_to_its_step() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await go(pilot, "120")
         assert app.cursor.at_step == 120
         await go(pilot, "-20")
@@ -84,9 +93,7 @@ async def test_a_number_leads_to_its_step() -> None:
 
 
 async def test_a_number_beyond_the_run_leads_to_its_end_and_says_so() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await go(pilot, "99999")
         assert app.cursor.is_live
         assert "step 99,999 is not in" in status_text(app)
@@ -95,9 +102,7 @@ async def test_a_number_beyond_the_run_leads_to_its_end_and_says_so() -> None:
 
 
 async def test_what_is_no_place_is_answered_and_escape_leaves_the_prompt() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await go(pilot, "abc")
         assert "type 1200, 300-350" in status_text(app)
         await press(pilot, "colon", "1", "escape")
@@ -107,9 +112,7 @@ async def test_what_is_no_place_is_answered_and_escape_leaves_the_prompt() -> No
 
 
 async def test_a_window_is_shown_in_a_chart_and_elsewhere_its_last_step() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await go(pilot, "50-90")
         assert app.cursor.at_step == 90
         assert "no chart here has these steps" in status_text(app)
@@ -122,9 +125,7 @@ async def test_a_window_is_shown_in_a_chart_and_elsewhere_its_last_step() -> Non
 
 
 async def test_a_value_is_copied_with_every_digit_and_a_row_as_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         texts = clipboard(app, monkeypatch)
         assert screen_of(app).board.select(Target(TargetKind.METRIC, "actor/entropy"))
         await press(pilot, "y")
@@ -149,9 +150,7 @@ async def test_a_value_is_copied_with_every_digit_and_a_row_as_it_reads(monkeypa
 async def test_on_a_chart_its_own_metric_is_copied_until_a_related_one_is_selected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         texts = clipboard(app, monkeypatch)
         app.carry_out(Push(MetricPage("actor/entropy")))
         await pilot.pause()
@@ -172,9 +171,7 @@ async def test_on_a_chart_its_own_metric_is_copied_until_a_related_one_is_select
 @pytest.mark.parametrize("width", [40, 60])
 @pytest.mark.parametrize("key", ["slash", "o", "colon"])
 async def test_a_field_makes_the_smallest_window_not_too_small(width: int, key: str) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(width, 12)) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), (width, 12)) as (app, pilot):
         before = page_text(app)
         await press(pilot, key)
         assert isinstance(app.screen.focused, Input)
@@ -186,9 +183,7 @@ async def test_a_field_makes_the_smallest_window_not_too_small(width: int, key: 
 
 
 async def test_an_alert_is_copied_as_its_sentence_and_its_page_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         texts = clipboard(app, monkeypatch)
         worst = app.moment.snapshot.standing[0]
         assert screen_of(app).board.select(Target(TargetKind.VERDICT, worst.rule))
@@ -199,9 +194,7 @@ async def test_an_alert_is_copied_as_its_sentence_and_its_page_as_a_whole(monkey
 
 
 async def test_a_terminal_without_a_clipboard_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         texts = clipboard(app, monkeypatch)
         monkeypatch.setenv("TERM", "linux")
         await press(pilot, "y")
@@ -213,9 +206,7 @@ async def test_the_clipboard_gets_no_control_characters_and_not_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_rows(tmp_path / "m.jsonl", ({"step": n, "loss": 1.0, "a\x1b]52;c;eA==\x07": 2.0} for n in range(9)))
-    app = app_over(path)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(path), SIZE) as (app, pilot):
         texts = clipboard(app, monkeypatch)
         app.takeaway.copy("é" * MOST_COPIED, "it")
         assert len(texts[-1].encode()) <= MOST_COPIED
@@ -229,8 +220,7 @@ async def test_the_clipboard_gets_no_control_characters_and_not_too_much(
 async def test_nothing_to_copy_is_answered(tmp_path: Path) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_text("")
-    app = app_over(path)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(path), SIZE) as (app, pilot):
         await press(pilot, "y")
         assert status_text(app) == "nothing is selected that can be copied"
         await go(pilot, "12")
@@ -238,9 +228,7 @@ async def test_nothing_to_copy_is_answered(tmp_path: Path) -> None:
 
 
 async def test_a_key_that_can_do_nothing_says_why() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         for keys, answer in (
             ("r", "this is the only run"),
             ("X", "no rule is muted"),
@@ -256,9 +244,7 @@ async def test_a_key_that_can_do_nothing_says_why() -> None:
 
 async def test_a_chart_says_why_it_has_no_band_no_scale_and_nowhere_to_go(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "m.jsonl", ({"step": n, "loss": -1.0 * n} for n in range(1, 60)))
-    app = app_over(path)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(path), SIZE) as (app, pilot):
         app.carry_out(Push(MetricPage("loss")))
         await pilot.pause()
         for key, answer in (("b", "no band"), ("l", "no logarithmic scale"), ("right", "the whole run is shown")):
@@ -267,9 +253,7 @@ async def test_a_chart_says_why_it_has_no_band_no_scale_and_nowhere_to_go(tmp_pa
 
 
 async def test_the_palette_offers_what_begins_with_it_first() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, _):
         for query, first in (
             ("entro", "metric: actor/entropy, entropy"),
             ("quit", "Quit"),
@@ -288,9 +272,7 @@ async def test_a_report_is_written_beside_the_ones_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         for name in ("rltop-tool_slowdown-150.html", "rltop-tool_slowdown-150-2.html"):
             await ask_palette(pilot, "write a report")
             await press(pilot, "down", "enter")
@@ -302,9 +284,7 @@ async def test_a_report_is_written_beside_the_ones_that_are_there(
 
 async def test_what_is_written_is_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         app.cursor.go_to("120")
         app.open(Target(TargetKind.METRIC, "actor/entropy"))
         await pilot.pause()
@@ -321,9 +301,7 @@ async def test_what_is_written_is_what_is_shown(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_the_palette_knows_steps_and_settings() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         for query, said in (
             ("setting refresh", "--refresh"),
             ("poll_s", "--poll"),
@@ -338,9 +316,7 @@ async def test_the_palette_knows_steps_and_settings() -> None:
 
 async def test_the_palette_knows_rules_and_the_metrics_of_other_runs(tmp_path: Path) -> None:
     other = write_rows(tmp_path / "other.jsonl", ({"step": n, "only/here": float(n)} for n in range(1, 30)))
-    app = app_over(RECORDED, other)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED, other), SIZE) as (app, pilot):
         await ask_palette(pilot, "only/here")
         await press(pilot, "enter")
         await until(pilot, lambda: isinstance(app.page, MetricPage) and app.page.key == "only/here")
@@ -356,9 +332,7 @@ async def test_a_report_that_cannot_be_written_is_said(tmp_path: Path, monkeypat
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rltop.app.takeaway.replace_file", refuse)
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await app.run_action("report")
         await until(pilot, lambda: "permission denied" in status_text(app))
         assert status_text(app).startswith("cannot write rltop-tool_slowdown-150.html")
@@ -368,9 +342,7 @@ async def test_a_target_and_a_limit_are_typed_kept_and_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         for typed, answer in (
             ("target 500", "target: step 500 (kept for this run)"),
             ("until 24h", "limit: Wed 22:13 (kept for this run)"),
@@ -395,9 +367,7 @@ async def test_a_target_and_a_limit_are_typed_kept_and_taken_back(
 
 async def test_the_command_is_copied_also_within_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = in_path(tmp_path, monkeypatch, "tmux", f'cat > "{tmp_path}/buffer"')
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         texts = clipboard(app, monkeypatch)
         monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
         await ask_palette(pilot, "copy the command")
@@ -412,9 +382,7 @@ async def test_the_command_is_copied_also_within_tmux(tmp_path: Path, monkeypatc
 
 async def test_the_palette_compares_marked_runs_and_down_leaves_the_filter(tmp_path: Path) -> None:
     twin = write_rows(tmp_path / "twin.jsonl", ({"step": n, "loss": 1.0 / n} for n in range(1, 30)))
-    app = app_over(RECORDED, twin)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED, twin), SIZE) as (app, pilot):
         app.marked = [str(RECORDED), str(twin)]
         await ask_palette(pilot, "compare the marked")
         await press(pilot, "enter")
@@ -426,9 +394,7 @@ async def test_the_palette_compares_marked_runs_and_down_leaves_the_filter(tmp_p
 async def test_before_the_rows_in_memory_one_travels_by_their_distance(tmp_path: Path) -> None:
     rows = ({"step": 10 * n, **{f"k{key}": float(n) for key in range(40)}} for n in range(3000))
     ingest = IngestOptions(store=StoreOptions(memory_bytes=100_000))
-    app = app_over(write_rows(tmp_path / "m.jsonl", rows), ingest=ingest)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(write_rows(tmp_path / "m.jsonl", rows), ingest=ingest), SIZE) as (app, pilot):
         first_raw = app.followed.stream.steps()[0]
         assert first_raw > 1000
         await go(pilot, "100")

@@ -12,6 +12,7 @@ from screens import (
     ask_palette,
     page_text,
     press,
+    running,
     screen_of,
     session_over,
     status_text,
@@ -58,8 +59,7 @@ def rows(count: int, start: int = 1, **more: float) -> list[dict[str, object]]:
 
 
 async def test_every_page_fits_every_size() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(40, 12)) as pilot:
+    async with running(app_over(RECORDED), (40, 12)) as (app, pilot):
         # The first picture stands before the screen knows that it is low.
         await pilot.pause()
         for keys in ((), ("t",), ("m",), ("escape", "a"), ("escape", "question_mark")):
@@ -81,8 +81,7 @@ async def test_every_page_fits_every_size() -> None:
 
 
 async def test_enter_goes_in_and_escape_comes_back() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         assert isinstance(app.page, OverviewPage)
         text = page_text(app)
         assert "veRL" in text and "GRPO" in text and "150" in text
@@ -130,8 +129,7 @@ async def test_every_kind_of_target_opens_its_page() -> None:
 
 
 async def test_on_the_timing_page_a_stage_opens_its_chart_and_a_step_is_shown() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "t")
         page = app.page
         assert isinstance(page, TimingPage)
@@ -145,8 +143,7 @@ async def test_on_the_timing_page_a_stage_opens_its_chart_and_a_step_is_shown() 
 
 @pytest.mark.parametrize("key", ["ctrl+c", "ctrl+q"])
 async def test_control_c_quits_even_from_the_filter(key: str) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "slash", key)
     assert app.return_code == 0
 
@@ -155,8 +152,7 @@ async def test_control_c_quits_even_from_the_filter(key: str) -> None:
 
 
 async def test_the_time_cursor_moves_every_page_and_returns(tmp_path: Path) -> None:
-    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows(60)))
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(write_rows(tmp_path / "metrics.jsonl", rows(60))), WIDE) as (app, pilot):
         await press(pilot, "comma", "comma")
         assert app.moment.snapshot.at_step == 58 and "at step 58" in status_text(app)
         await press(pilot, "less_than_sign")
@@ -176,8 +172,7 @@ async def test_the_time_cursor_moves_every_page_and_returns(tmp_path: Path) -> N
 
 
 async def test_q_closes_what_escape_closes_and_quits_on_the_first_page() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "t")
         assert isinstance(app.page, TimingPage) and "gen" in page_text(app)
         await press(pilot, "m", "question_mark", "q")
@@ -190,8 +185,7 @@ async def test_q_closes_what_escape_closes_and_quits_on_the_first_page() -> None
 
 async def test_a_pause_freezes_the_picture_and_not_the_reading(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "metrics.jsonl", rows(30))
-    app = app_over(path)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(path), WIDE) as (app, pilot):
         await press(pilot, "ctrl+s")
         before = page_text(app)
         assert "paused" in status_text(app)
@@ -210,8 +204,7 @@ async def test_a_pause_freezes_the_picture_and_not_the_reading(tmp_path: Path) -
 async def test_new_rows_are_drawn_at_once_and_then_at_most_four_times_a_second(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "metrics.jsonl", rows(10))
     clock = FakeClock()
-    app = app_over(path, clock=clock)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(path, clock=clock), WIDE) as (app, pilot):
         clock.advance(0.5)
         app.session.notifier.notify()
         await pilot.pause(0.05)
@@ -273,8 +266,7 @@ async def test_what_was_not_understood_is_said_on_every_page(tmp_path: Path) -> 
     path = write_rows(tmp_path / "metrics.jsonl", rows(10))
     with path.open("a") as file:
         file.write("not json\n{broken\n")
-    app = app_over(path)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(path), WIDE) as (app, pilot):
         assert "2" in page_text(app).splitlines()[-1]
         for key in ("t", "m"):
             await press(pilot, key)
@@ -285,8 +277,7 @@ async def test_what_was_not_understood_is_said_on_every_page(tmp_path: Path) -> 
 
 
 async def test_the_filter_narrows_as_one_types_and_escape_clears_it() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "slash", *"kl_lo")
         assert "actor/kl_loss" in status_text(app) or "kl_loss" in page_text(app)
         assert "match kl_lo" in page_text(app) and "entropy" not in page_text(app)
@@ -299,8 +290,7 @@ async def test_the_filter_narrows_as_one_types_and_escape_clears_it() -> None:
 
 
 async def test_from_the_filter_to_the_chart() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "slash", *"actor/entropy", "enter", "enter")
         assert isinstance(app.page, MetricPage) and app.page.key == "actor/entropy"
         await press(pilot, "escape")
@@ -308,8 +298,7 @@ async def test_from_the_filter_to_the_chart() -> None:
 
 
 async def test_the_filter_of_metrics_lists_those_with_an_alert_at_the_step_that_is_shown() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "slash", "!", "enter")
         lines = page_text(app).splitlines()
         assert lines[0] == " METRICS  10 of 127 match !"
@@ -324,8 +313,7 @@ async def test_the_filter_of_metrics_lists_those_with_an_alert_at_the_step_that_
 
 
 async def test_sections_fold_and_unfold() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "m")
         assert isinstance(app.page, MetricsPage)
         shown = page_text(app)
@@ -342,8 +330,7 @@ async def test_sections_fold_and_unfold() -> None:
 
 
 async def test_the_list_scrolls_through_every_metric() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app_over(RECORDED), (80, 24)) as (app, pilot):
         await press(pilot, "m")
         board = screen_of(app).board  # type: ignore[attr-defined]
         seen = {board.selection.target}
@@ -364,8 +351,7 @@ async def test_the_list_scrolls_through_every_metric() -> None:
 
 
 async def test_the_chart_zooms_pans_and_changes_its_scale(tmp_path: Path) -> None:
-    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows(400)))
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(write_rows(tmp_path / "metrics.jsonl", rows(400))), WIDE) as (app, pilot):
         app.open(Target(TargetKind.METRIC, "loss"))
         await pilot.pause()
         whole = page_text(app)
@@ -389,8 +375,7 @@ async def test_the_chart_draws_the_extremes_around_the_mean_or_leaves_them_out(t
     banded = [(step, {"x/mean": 1.0, "x/max": 9.0, "x/min": 0.0}) for step in range(1, 60)]
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps({"step": step, **row}) + "\n" for step, row in banded))
-    app = app_over(path)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(path), WIDE) as (app, pilot):
         app.open(Target(TargetKind.METRIC, "x/mean"))
         await pilot.pause()
         whole = page_text(app)
@@ -405,8 +390,7 @@ async def test_the_chart_draws_the_extremes_around_the_mean_or_leaves_them_out(t
 
 
 async def test_the_theme_switches_live() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         assert app.themes.palette.name == "dark"
         before = screen_of(app).board.render_line(1)
         await press(pilot, "T")
@@ -423,14 +407,12 @@ async def test_the_theme_that_was_chosen_is_there_the_next_time(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     environ = {"XDG_STATE_HOME": str(tmp_path), "TERM": "xterm-256color"}
-    app = app_over(RECORDED, options=load({}, environ).ui)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED, options=load({}, environ).ui), WIDE) as (app, pilot):
         await press(pilot, "T")
         assert status_text(app).endswith("(kept)")
         chosen = app.themes.palette.name
     assert load({}, environ).ui.theme == chosen != "dark"
-    app = app_over(RECORDED, options=load({}, environ).ui)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED, options=load({}, environ).ui), WIDE) as (app, pilot):
         await press(pilot, "T")
         assert status_text(app).endswith("(kept)")
         chosen = app.themes.palette.name
@@ -447,8 +429,7 @@ async def test_the_hints_of_the_first_start_are_shown_once(tmp_path: Path, monke
     monkeypatch.setattr("rltop.app.main_loop.SETTLED_S", 0.01)
     environ = {"XDG_STATE_HOME": str(tmp_path), "TERM": "xterm-256color"}
     assert not load({}, {**environ, "CI": "true"}).ui.has_hints
-    app = app_over(RECORDED, options=load({}, environ).ui)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app_over(RECORDED, options=load({}, environ).ui), (80, 24)) as (app, pilot):
         said = "first start: Enter opens what is selected, Esc goes back, ? lists all keys"
         await until(pilot, lambda: status_text(app) == said)
         await press(pilot, "down")
@@ -458,8 +439,7 @@ async def test_the_hints_of_the_first_start_are_shown_once(tmp_path: Path, monke
 
 async def test_a_broken_theme_is_reported_and_left(tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("[roles]\n")
-    app = app_over(RECORDED, options=UiOptions(themes_folder=tmp_path))
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED, options=UiOptions(themes_folder=tmp_path)), WIDE) as (app, pilot):
         app.set_theme("broken")
         await pilot.pause()
         assert app.themes.palette.name == "dark"
@@ -521,8 +501,7 @@ def test_every_binding_has_an_id_of_its_own_and_a_tooltip() -> None:
 
 
 async def test_the_palette_finds_metrics_verdicts_themes_and_actions() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         for typed, page in (
             ("clipfrac", MetricPage),
             ("reward crash", VerdictPage),
@@ -538,8 +517,7 @@ async def test_the_palette_finds_metrics_verdicts_themes_and_actions() -> None:
 
 
 async def test_a_page_that_goes_on_below_says_so() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app_over(RECORDED), (80, 24)) as (app, pilot):
         assert "more" not in status_text(app)
         app.open(Target(TargetKind.METRIC, "actor/entropy"))
         await pilot.pause()
@@ -554,9 +532,7 @@ async def test_a_page_that_goes_on_below_says_so() -> None:
 async def test_the_palette_says_of_a_verdict_whether_it_still_fires(tmp_path: Path) -> None:
     cut = {"completions/clipped_ratio": 1.0, "reward": 0.5}
     lost = [{"step": i, "loss": math.nan if i in (25, 26) else 0.1, **cut} for i in range(1, 41)]
-    app = app_over(write_rows(tmp_path / "metrics.jsonl", lost))
-    async with app.run_test(size=WIDE) as pilot:
-        await pilot.pause()
+    async with running(app_over(write_rows(tmp_path / "metrics.jsonl", lost)), WIDE) as (app, _):
         offered = {command.text for command in app.offered() if command.is_offered}
         recovered = [one for one in app.moment.snapshot.standing if one.state is VerdictState.RECOVERED]
         assert recovered and len(recovered) < len(app.moment.snapshot.standing)
@@ -571,8 +547,7 @@ async def test_the_palette_says_of_a_verdict_whether_it_still_fires(tmp_path: Pa
 async def test_several_runs_begin_with_their_list(tmp_path: Path) -> None:
     one = write_rows(tmp_path / "one.jsonl", rows(5))
     two = write_rows(tmp_path / "two.jsonl", rows(7))
-    app = app_over(one, two)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(one, two), WIDE) as (app, pilot):
         assert "RUNS  2" in page_text(app) and "one" in page_text(app) and "two" in page_text(app)
         await press(pilot, "enter")
         assert "step 5" in page_text(app)
@@ -585,8 +560,7 @@ async def test_several_runs_begin_with_their_list(tmp_path: Path) -> None:
 async def test_an_empty_file_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.touch()
-    app = app_over(path)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app_over(path), (80, 24)) as (app, pilot):
         assert page_text(app).strip()
         for key in ("comma", "t", "m", "escape", "a", "ctrl+s", "ctrl+s", "enter", "L"):
             await press(pilot, key)
@@ -613,8 +587,7 @@ async def test_text_from_outside_is_no_markup_in_the_palette(tmp_path: Path) -> 
     for folder in folders:
         folder.mkdir(parents=True)
     app = app_over(*(write_rows(folder / "metrics.jsonl", rows) for folder in folders))
-    async with app.run_test(size=WIDE) as pilot:
-        await pilot.pause()
+    async with running(app, WIDE) as (_, pilot):
         for typed, shown in (("evil", "\\x1b[2J[bold]x[/]"), ("run: b", "closes[/b]"), ("run: [red", "[red]")):
             await ask_palette(pilot, typed)
             assert shown in str(app.screen.query_one(CommandList).get_option_at_index(0).prompt)
@@ -622,8 +595,7 @@ async def test_text_from_outside_is_no_markup_in_the_palette(tmp_path: Path) -> 
 
 
 async def test_the_alerts_of_a_past_step_are_those_of_that_step() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         app.cursor.show(120)
         await press(pilot, "a")
         assert isinstance(app.page, VerdictPage)
@@ -651,8 +623,7 @@ async def test_a_past_verdict_began_where_it_began() -> None:
 
 
 async def test_a_chart_opens_at_its_top_however_small_the_screen() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(40, 12)) as pilot:
+    async with running(app_over(RECORDED), (40, 12)) as (app, pilot):
         screen_of(app).board.select(Target(TargetKind.METRIC, "actor/kl_loss"))
         await press(pilot, "enter")
         assert isinstance(app.page, MetricPage) and screen_of(app).board.top == 0
@@ -662,8 +633,7 @@ async def test_a_chart_opens_at_its_top_however_small_the_screen() -> None:
 
 
 async def test_keys_that_come_faster_than_pages_are_painted_in_one() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         painted = 0
         page = screen_of(app)
         draw = page.draw
@@ -693,8 +663,7 @@ async def test_ascii_reaches_the_footer_and_the_palette() -> None:
 
 
 async def test_no_key_of_the_footer_is_cut() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(60, 24)) as pilot:
+    async with running(app_over(RECORDED), (60, 24)) as (app, pilot):
         screen_of(app).board.select(Target(TargetKind.METRIC, "actor/kl_loss"))
         await press(pilot, "enter", "comma")
         line = app.screen.query_one(KeyLine)
@@ -713,8 +682,7 @@ def _said(hint: KeyHint) -> str:
 
 
 async def test_a_key_of_the_footer_is_pressed_by_a_click_and_explained_under_the_mouse() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         line = app.screen.query_one(KeyLine)
         at = line.render_line(0).text.index("Pause")
         await pilot.hover(KeyLine, offset=(at, 0))
@@ -727,8 +695,7 @@ async def test_a_key_of_the_footer_is_pressed_by_a_click_and_explained_under_the
 
 
 async def test_the_footer_is_drawn_anew_only_when_other_keys_do_something() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         line, drawn = app.screen.query_one(KeyLine), 0
         await pilot.pause()
         before = list(app.screen.walk_children())
@@ -748,9 +715,7 @@ async def test_the_footer_is_drawn_anew_only_when_other_keys_do_something() -> N
 
 
 async def test_a_timer_that_comes_when_the_last_screen_is_gone_is_no_trouble() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), (80, 24)) as (app, _):
         screens, app._screen_stacks[app.current_mode] = app._screen_stacks[app.current_mode], []
         app._footer_state = ()
         app.main_loop.settle()

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from screens import app_over, page_text, press, session_over, status_text, write_rows
+from screens import app_over, page_text, press, running, session_over, status_text, write_rows
 
 from rltop.pages.metric import MetricPage
 from rltop.pages.overview import build_overview
@@ -58,9 +58,7 @@ def test_a_hidden_row_leaves_the_headline_as_it_was(tmp_path: Path) -> None:
 
 
 async def test_a_metric_is_pinned_from_its_chart_and_comes_first_everywhere(run: Path, tmp_path: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(run), SIZE) as (app, pilot):
         assert "my/own" not in titles(page_text(app), "vs base")[:5]
         app.carry_out(Push(MetricPage("my/own")))
         await press(pilot, "p")
@@ -82,8 +80,7 @@ async def test_a_metric_is_pinned_from_its_chart_and_comes_first_everywhere(run:
 
 
 async def test_rows_are_ordered_named_and_hidden_on_their_page(run: Path, tmp_path: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await press(pilot, "P")
         assert "ROWS OF THE OVERVIEW" in page_text(app)
         # The first two are pinned, then the second one is moved up.
@@ -110,8 +107,7 @@ async def test_rows_are_ordered_named_and_hidden_on_their_page(run: Path, tmp_pa
 
 async def test_what_can_not_be_kept_is_said(run: Path, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the folder would be")
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         app.carry_out(Push(MetricPage("loss")))
         await press(pilot, "p")
         assert status_text(app).startswith("cannot be kept: ")
@@ -119,16 +115,13 @@ async def test_what_can_not_be_kept_is_said(run: Path, tmp_path: Path) -> None:
 
 
 async def test_without_a_metric_there_is_nothing_to_pin(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await press(pilot, "e", "p")
         assert status_text(app) == "no metric is selected: select one to pin it"
 
 
 async def test_numbers_stand_under_one_another_and_their_units_behind_them(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(run), SIZE) as (app, pilot):
         await press(pilot, "P")
         _, head, *lines = page_text(app).splitlines()
         end = head.index("last") + len("last")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from screens import NO_THEMES
+from screens import NO_THEMES, running
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 
@@ -55,8 +55,7 @@ async def test_rows_are_drawn_and_padded() -> None:
 
 
 async def test_only_changed_cells_are_refreshed() -> None:
-    app = BoardApp([row("loss   0.51  ok"), row("reward 0.7"), row("same")])
-    async with app.run_test(size=(40, 6)) as pilot:
+    async with running(BoardApp([row("loss   0.51  ok"), row("reward 0.7"), row("same")]), (40, 6)) as (app, pilot):
         app.rows = [row("loss   0.52  ok"), row("reward 0.7"), row("same"), row("new")]
         assert app.board.draw() == [Region(10, 0, 1, 1), Region(0, 3, 3, 1)]
         await pilot.pause()
@@ -98,8 +97,7 @@ async def test_the_selection_is_lit_in_its_cells_only() -> None:
 
 
 async def test_the_selection_stays_on_its_target() -> None:
-    app = BoardApp([row("a", (0, 40, "a")), row("b", (0, 40, "b"))])
-    async with app.run_test(size=(40, 6)) as pilot:
+    async with running(BoardApp([row("a", (0, 40, "a")), row("b", (0, 40, "b"))]), (40, 6)) as (app, pilot):
         await pilot.press("down")
         app.rows = [row("new", (0, 40, "n")), *app.rows]
         app.board.draw()
@@ -121,8 +119,7 @@ async def test_it_scrolls_to_the_selection_and_by_page() -> None:
 
 
 async def test_rows_that_cannot_be_selected_scroll() -> None:
-    app = BoardApp([row(f"line {i}") for i in range(20)])
-    async with app.run_test(size=(40, 5)) as pilot:
+    async with running(BoardApp([row(f"line {i}") for i in range(20)]), (40, 5)) as (app, pilot):
         await pilot.press("down", "down")
         assert text(app)[0] == "line 2"
         await pilot.press("end", "up")
@@ -130,8 +127,7 @@ async def test_rows_that_cannot_be_selected_scroll() -> None:
 
 
 async def test_the_mouse_selects_then_opens_and_the_wheel_scrolls() -> None:
-    app = BoardApp([row(f"line {i}", (0, 10, str(i))) for i in range(20)])
-    async with app.run_test(size=(40, 5)) as pilot:
+    async with running(BoardApp([row(f"line {i}", (0, 10, str(i))) for i in range(20)]), (40, 5)) as (app, pilot):
         await pilot.click("#board", offset=(3, 2))
         assert app.board.selection.target == target("2") and app.opened == []
         await pilot.click("#board", offset=(3, 2))
@@ -157,8 +153,7 @@ async def test_every_segment_of_every_role_has_a_style(
     if no_color:
         monkeypatch.setenv("NO_COLOR", "1")
     rows = [Row((Piece("x", role), Piece("漢", "no such role")), (RowLink(0, 5, target(role)),)) for role in ROLES]
-    app = BoardApp(rows, theme)
-    async with app.run_test(size=(30, len(ROLES) + 2)) as pilot:
+    async with running(BoardApp(rows, theme), (30, len(ROLES) + 2)) as (app, pilot):
         await pilot.press("down")
         for y in range(app.board.size.height):
             assert all(segment.style is not None for segment in app.board.render_line(y))

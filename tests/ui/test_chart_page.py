@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from screens import app_over, page_text, press, screen_of, status_text, write_rows
+from screens import app_over, page_text, press, running, screen_of, status_text, write_rows
 from textual.pilot import Pilot
 
 from rltop.pages.metric import MetricPage
@@ -67,8 +67,7 @@ def ends(text: str) -> tuple[str, str]:
 
 
 async def test_extremes_carry_their_steps_and_a_reward_its_best_one(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await open_chart(app, pilot)
         text = page_text(app)
         assert number(text, "max").endswith("step 120")
@@ -82,8 +81,7 @@ async def test_extremes_carry_their_steps_and_a_reward_its_best_one(run: Path) -
 
 
 async def test_the_statistics_of_a_window_are_those_of_the_window_and_say_so(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await open_chart(app, pilot)
         await go(pilot, "300-350")
         text = page_text(app)
@@ -98,8 +96,7 @@ async def test_the_statistics_of_a_window_are_those_of_the_window_and_say_so(run
 
 
 async def test_zooming_centres_on_the_step_that_is_shown(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await open_chart(app, pilot)
         await go(pilot, "200")
         await press(pilot, "plus", "plus", "plus")
@@ -109,8 +106,7 @@ async def test_zooming_centres_on_the_step_that_is_shown(run: Path) -> None:
 
 
 async def test_the_axis_counts_whatever_is_logged(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await open_chart(app, pilot)
         seen = []
         for _ in range(3):
@@ -137,8 +133,7 @@ async def test_a_run_that_logs_only_steps_says_so(tmp_path: Path) -> None:
 
 
 async def test_the_range_of_values_is_kept_until_it_is_let_go(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await open_chart(app, pilot)
         await press(pilot, "f")
         await go(pilot, "300-350")
@@ -157,8 +152,7 @@ async def test_the_range_of_values_is_kept_until_it_is_let_go(run: Path) -> None
 
 
 async def test_the_smoothing_is_adjusted_and_never_hides_the_newest_value(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=(160, 44)) as pilot:
+    async with running(app_over(run), (160, 44)) as (app, pilot):
         await open_chart(app, pilot)
         assert "smoothed " in page_text(app).splitlines()[1]
         await press(pilot, "right_square_bracket")
@@ -173,8 +167,7 @@ async def test_the_smoothing_is_adjusted_and_never_hides_the_newest_value(run: P
 
 async def test_the_cursor_says_value_smoothed_value_and_time(tmp_path: Path) -> None:
     rows = ({"step": n, "time": 1.7e9 + 60 * n, "reward": 0.5 + (n == 200)} for n in range(1, 401))
-    app = app_over(write_rows(tmp_path / "m.jsonl", rows))
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(write_rows(tmp_path / "m.jsonl", rows)), SIZE) as (app, pilot):
         await open_chart(app, pilot, "reward")
         await go(pilot, "200")
         legend = page_text(app).splitlines()[1]
@@ -185,8 +178,7 @@ async def test_the_cursor_says_value_smoothed_value_and_time(tmp_path: Path) -> 
 
 
 async def test_keys_that_cannot_act_say_why(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await open_chart(app, pilot)
         for keys, says in (
             (["0"], "whole run is shown"),

@@ -15,6 +15,7 @@ from screens import (
     page_text,
     press,
     read_settings,
+    running,
     screen_of,
     session_over,
     status_text,
@@ -90,9 +91,7 @@ async def compare(app: RltopApp, pilot: Pilot[int], runs: list[Path]) -> None:
 
 
 async def test_marked_runs_are_compared_and_where_they_part_is_told(runs: list[Path]) -> None:
-    app = app_over(*runs)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(*runs), SIZE) as (app, pilot):
         assert isinstance(app.page, RunsPage)
         app.marked = [str(path) for path in runs]
         await press(pilot, "o")
@@ -123,9 +122,7 @@ async def test_a_report_of_compared_runs_has_the_axis_and_the_baseline_of_the_pa
     folder = tmp_path / "written"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    app = app_over(*runs)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(*runs), SIZE) as (app, pilot):
         app.marked = [str(path) for path in runs]
         await press(pilot, "o", "A", "b")
         assert "by tokens" in page_text(app) and "baseline: today" in page_text(app)
@@ -138,9 +135,7 @@ async def test_a_report_of_compared_runs_has_the_axis_and_the_baseline_of_the_pa
 
 
 async def test_space_marks_and_unmarks_the_chosen_run_and_the_list_numbers_it(runs: list[Path]) -> None:
-    app = app_over(*runs)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(*runs), SIZE) as (app, pilot):
         await press(pilot, "space", "j", "space")
         assert len(app.marked) == 2
         numbered = [line for line in page_text(app).splitlines() if re.match(r" \S +[12] ", line)]
@@ -155,17 +150,14 @@ async def test_space_marks_and_unmarks_the_chosen_run_and_the_list_numbers_it(ru
 async def test_of_many_runs_none_is_compared_before_it_is_marked(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.jsonl" for number in range(MOST_RUNS + 1)]
     app = app_over(*(write_rows(path, [{"step": i, "loss": 1.0} for i in range(9)]) for path in paths))
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app, SIZE) as (_, pilot):
         await press(pilot, "o")
         assert "mark two runs or more (Space)" in status_text(app), "no page is opened to say so"
         assert page_text(app).startswith(" RUNS")
 
 
 async def test_the_chart_of_a_metric_has_the_marked_runs_over_it(runs: list[Path]) -> None:
-    app = app_over(*runs)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(*runs), SIZE) as (app, pilot):
         await press(pilot, "enter")
         app.marked = [str(path) for path in runs]
         app.carry_out(Push(MetricPage("actor/entropy")))
@@ -177,9 +169,7 @@ async def test_the_chart_of_a_metric_has_the_marked_runs_over_it(runs: list[Path
 
 
 async def test_escape_leads_from_a_page_to_the_run_and_from_there_to_the_list(runs: list[Path]) -> None:
-    app = app_over(*runs)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(*runs), SIZE) as (app, pilot):
         await press(pilot, "enter", "t", "escape")
         assert app.current_mode == "overview"
         await press(pilot, "escape")
@@ -189,9 +179,7 @@ async def test_escape_leads_from_a_page_to_the_run_and_from_there_to_the_list(ru
 
 
 async def test_the_list_is_narrowed_down_by_numbers_and_says_what_it_did_not_understand(runs: list[Path]) -> None:
-    app = app_over(*runs)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(*runs), SIZE) as (app, pilot):
         await press(pilot, "slash", *"entropy", "less_than_sign", *"0.7", "enter")
         text = page_text(app)
         assert "today" in text
@@ -206,9 +194,7 @@ async def test_metrics_are_matched_by_meaning_and_runs_keep_their_signs(runs: li
         tmp_path / "trl.jsonl",
         ({"step": n, "reward": 0.1 * (n % 5), "entropy": 1.0, "grad_norm": 0.5, "loss": 0.0} for n in range(1, 60)),
     )
-    app = app_over(*runs, trl)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(*runs, trl), SIZE) as (app, pilot):
         app.marked = [str(trl), str(runs[0])]
         both = compared_runs(app.moment)
         assert [one.sign for one in both] == ["1", "2"]
@@ -251,8 +237,7 @@ async def test_the_settings_in_which_runs_differ_are_told_and_found(runs: list[P
             f"actor:\n  optim:\n    lr: {lr}\n{extra}  clip_ratio: 0.2\nalgorithm: {{adv: grpo}}\n"
             f"run_name: {path.parent.name}\n"
         )
-    app = app_over(*runs)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(*runs), SIZE) as (app, pilot):
         await compare(app, pilot, runs)
         lines = page_text(app).splitlines()
         at = next(number for number, line in enumerate(lines) if "WHAT DIFFERS  3 settings" in line)
@@ -279,8 +264,7 @@ def test_values_that_differ_in_their_ends_alone_are_not_cut_there() -> None:
 
 async def test_that_only_one_of_the_runs_has_settings_is_said_of_the_others(runs: list[Path]) -> None:
     (runs[0].parent / "config.yaml").write_text("lr: 1e-6\n")
-    app = app_over(*runs)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(*runs), SIZE) as (app, pilot):
         await compare(app, pilot, runs)
         assert "no settings file found next to runs 2, 3" in page_text(app)
 
@@ -289,9 +273,7 @@ async def test_the_settings_of_a_run_have_a_page(runs: list[Path], monkeypatch: 
     (runs[0].parent / "config.json").write_text('{"optim": {"lr": 1e-6}, "seed": 7}')
     may_read, beside = threading.Event(), run_settings.settings_near
     monkeypatch.setattr(run_settings, "settings_near", lambda path: may_read.wait() and beside(path))
-    app = app_over(runs[0])
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(runs[0]), SIZE) as (app, pilot):
         await press(pilot, "S")
         assert "looking for settings" in page_text(app)
         may_read.set()
@@ -308,18 +290,14 @@ async def test_the_settings_of_a_run_have_a_page(runs: list[Path], monkeypatch: 
 
 
 async def test_a_run_without_settings_says_where_they_are_looked_for(runs: list[Path]) -> None:
-    app = app_over(runs[0])
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(runs[0]), SIZE) as (app, pilot):
         read_settings(app.session)
         await press(pilot, "S")
         assert ".hydra/config.yaml" in page_text(app)
 
 
 async def test_the_cursor_stands_in_the_chart_and_the_values_are_of_its_step(runs: list[Path]) -> None:
-    app = app_over(*runs)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(*runs), SIZE) as (app, pilot):
         app.marked = [str(path) for path in runs]
         await press(pilot, "o")
         newest = page_text(app)
@@ -364,9 +342,7 @@ def app_beside(baseline: Path, *others: Path) -> RltopApp:
 
 async def test_a_run_beside_the_baseline_run(runs: list[Path]) -> None:
     yesterday, today, _ = runs
-    app = app_beside(yesterday, today)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_beside(yesterday, today), SIZE) as (app, pilot):
         text = page_text(app)
         assert app.followed.path.raw == str(today)
         assert re.search(r"vs yesterday: first diverged at step [\d,]+: gradient norm, then entropy", text)
@@ -385,18 +361,14 @@ async def test_a_run_beside_the_baseline_run(runs: list[Path]) -> None:
 
 async def test_what_cannot_be_compared_with_the_baseline_run_says_why(runs: list[Path], tmp_path: Path) -> None:
     short = write_run(tmp_path, "short", 5, length=50)
-    app = app_beside(short, runs[1])
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_beside(short, runs[1]), SIZE) as (app, pilot):
         text = page_text(app)
         assert "vs short (ends at step 50): " in text and "vs run" not in text, "a column of dashes says nothing"
         app.carry_out(Push(MetricPage("actor/entropy")))
         await pilot.pause()
         assert "vs short ends at step 50" in page_text(app).splitlines()[0]
     other = write_rows(tmp_path / "other.jsonl", ({"step": n, "reward": 1.0, "loss": 0.1} for n in range(1, 300)))
-    app = app_beside(other, runs[1])
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_beside(other, runs[1]), SIZE) as (app, pilot):
         app.carry_out(Push(MetricPage("actor/entropy")))
         await pilot.pause()
         assert "other does not log it" in page_text(app).splitlines()[0]
@@ -406,8 +378,7 @@ async def test_the_newest_run_is_opened_where_that_is_asked_for(runs: list[Path]
     session = session_over(*runs)
     session.drain()
     app = RltopApp(session, UiOptions(themes_folder=NO_THEMES, lists_first=False), clock=FakeClock())
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app, SIZE) as (_, pilot):
         assert app.current_mode == "overview"
         await press(pilot, "escape")
         assert isinstance(app.page, RunsPage)
@@ -419,9 +390,7 @@ async def test_the_chart_of_compared_runs_is_zoomed_panned_and_scaled_like_every
             line.split() for line in reversed(page_text(app).splitlines()) if re.fullmatch(r"[ \d,]+\d *", line)
         )
 
-    app = app_over(*runs)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(*runs), SIZE) as (app, pilot):
         app.marked = [str(path) for path in runs]
         await press(pilot, "o")
         assert int(steps()[0]) <= 50
@@ -446,9 +415,7 @@ async def test_a_run_whose_newest_value_is_no_number_says_so_wherever_runs_are_c
         (tmp_path / name).mkdir()
         rows = ({"step": n, "reward": 0.5 if n <= last else math.nan} for n in range(1, 121))
         paths.append(write_rows(tmp_path / name / "metrics.jsonl", rows))
-    app = app_over(*paths)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(*paths), SIZE) as (app, pilot):
         assert re.search(r" broken +120 .* NaN ", page_text(app)) and re.search(
             r" well +120 .* 0\.500 ", page_text(app)
         )
@@ -470,9 +437,7 @@ async def test_a_window_on_another_axis_is_the_same_stretch_of_it_in_every_run(t
             tmp_path / f"{name}.jsonl",
             [{"step": n, "data": {"actor/entropy": 1.0, "perf/total_num_tokens": tokens}} for n in range(1, 101)],
         )
-    app = app_over(tmp_path / "slow.jsonl", tmp_path / "fast.jsonl")
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(tmp_path / "slow.jsonl", tmp_path / "fast.jsonl"), SIZE) as (app, _):
         app.marked = [run.path.raw for run in app.session.runs]
         runs = compared_runs(app.moment)
         built = build_overlay(runs, ("entropy", ""), Axis.TOKENS, columns=80, zoom=Zoom(50, 60))
@@ -486,8 +451,7 @@ async def test_a_window_on_another_axis_is_the_same_stretch_of_it_in_every_run(t
 
 async def test_the_value_of_a_run_that_ends_early_says_its_step(tmp_path: Path) -> None:
     short, long = write_run(tmp_path, "short", 1, length=60), write_run(tmp_path, "long", 2, length=100)
-    app = app_over(long, short)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(long, short), SIZE) as (app, pilot):
         await compare(app, pilot, [long, short])
         assert re.search(r" 1 long [0-9.]+   2 short [0-9.]+ @60$", page_text(app), re.MULTILINE)
         app.cursor.show(80)

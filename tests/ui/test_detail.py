@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from screens import RECORDED, app_over, page_text, press, screen_of, until, write_rows
+from screens import RECORDED, app_over, page_text, press, running, screen_of, until, write_rows
 
 from rltop.app.app import RltopApp
 from rltop.app.page_screen import DETAIL_CELLS, SETTLED_S
@@ -27,8 +27,7 @@ def head(app: RltopApp) -> str:
 
 async def test_the_chart_of_the_selected_metric_and_of_what_matters(tmp_path: Path) -> None:
     rows = ({"step": n, "reward": n / 60, "loss": 1 / n, "eval/accuracy": 0.5} for n in range(1, 61))
-    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows))
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(write_rows(tmp_path / "metrics.jsonl", rows)), SIZE) as (app, pilot):
         await press(pilot, "m", "down")
         await until(pilot, lambda: "vs baseline" in pane(app))
         for _ in range(2):
@@ -44,8 +43,7 @@ async def test_the_chart_of_the_selected_metric_and_of_what_matters(tmp_path: Pa
 
 async def test_beside_the_head_of_a_section_stands_its_first_metric(tmp_path: Path) -> None:
     rows = ({"step": n, "actor/alpha": n / 60, "actor/beta": 1 / n} for n in range(1, 61))
-    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows))
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(write_rows(tmp_path / "metrics.jsonl", rows)), SIZE) as (app, pilot):
         await press(pilot, "m")
         target = screen_of(app).board.selection.target
         assert target is not None and target.kind is TargetKind.SECTION
@@ -55,8 +53,7 @@ async def test_beside_the_head_of_a_section_stands_its_first_metric(tmp_path: Pa
 
 
 async def test_a_key_that_is_held_draws_nothing_beside_the_list() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await press(pilot, "m", "down")
         await until(pilot, lambda: bool(pane(app)))
         screen, drawn = screen_of(app), 0
@@ -87,8 +84,7 @@ async def test_a_narrow_screen_has_none_and_a_key_hides_it_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    app = app_over(RECORDED)
-    async with app.run_test(size=(DETAIL_CELLS - 1, 40)) as pilot:
+    async with running(app_over(RECORDED), (DETAIL_CELLS - 1, 40)) as (app, pilot):
         await pilot.pause(3 * SETTLED_S)
         assert not pane(app)
         await press(pilot, "vertical_line")
@@ -124,8 +120,7 @@ async def test_the_overview_of_the_selected_run(tmp_path: Path) -> None:
         write_rows(tmp_path / f"run{number}.jsonl", ({"step": n, "reward": number * n} for n in range(1, 40)))
         for number in (1, 2)
     ]
-    app = app_over(*paths)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(*paths), SIZE) as (app, pilot):
         assert app.current_mode == "runs"
         target = screen_of(app).board.selection.target
         assert target is not None

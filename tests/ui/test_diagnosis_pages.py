@@ -14,14 +14,13 @@ from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.rows.table import heads_of
 from tests.programs import said_here
-from tests.screens import RECORDED, app_over, page_text, press, screen_of, status_text
+from tests.screens import RECORDED, app_over, page_text, press, running, screen_of, status_text
 
 WIDE = (120, 40)
 
 
 async def test_the_timeline_sets_the_time_cursor_and_opens_the_rule_there() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "e")
         page = app.page
         assert isinstance(page, EventsPage)
@@ -36,8 +35,7 @@ async def test_the_timeline_sets_the_time_cursor_and_opens_the_rule_there() -> N
 
 
 async def test_the_timeline_is_filtered_by_family_level_and_text() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "e")
         page = app.page
         assert isinstance(page, EventsPage)
@@ -56,8 +54,7 @@ async def test_the_timeline_is_filtered_by_family_level_and_text() -> None:
 
 
 async def test_what_changed_follows_the_cursor_and_gives_it_back() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "c")
         assert isinstance(app.page, ChangePage)
         newest = app.followed.stream.last_step
@@ -80,15 +77,13 @@ async def test_what_changed_follows_the_cursor_and_gives_it_back() -> None:
 async def test_without_a_step_what_changed_says_why_it_does_not_open(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.touch()
-    app = app_over(path)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(path), WIDE) as (app, pilot):
         await press(pilot, "c")
         assert isinstance(app.page, OverviewPage) and status_text(app) == "no step has been read yet"
 
 
 async def test_a_link_of_the_chain_opens_its_metric() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "a")
         assert "related metrics, in the order to check" in page_text(app)
         await press(pilot, "down", "down")
@@ -99,8 +94,7 @@ async def test_a_link_of_the_chain_opens_its_metric() -> None:
 
 
 async def test_a_rule_is_muted_and_taken_in_again() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "a")
         page = app.page
         assert isinstance(page, VerdictPage)
@@ -124,9 +118,7 @@ async def test_a_rule_is_muted_and_taken_in_again() -> None:
 
 
 async def test_mute_twice_undoes_and_leaves_everything_in_its_place() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         before, target = page_text(app), app.shown.board.selection.target
         assert target is not None and target.kind is TargetKind.VERDICT
         await press(pilot, "ctrl+x")
@@ -139,8 +131,7 @@ async def test_mute_twice_undoes_and_leaves_everything_in_its_place() -> None:
 
 
 async def test_a_click_on_the_head_of_a_table_sorts_it_and_another_turns_it_round() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "t")
         board = screen_of(app).board
         y, link = next(
@@ -154,8 +145,7 @@ async def test_a_click_on_the_head_of_a_table_sorts_it_and_another_turns_it_roun
 
 
 async def test_a_key_sorts_a_table_by_each_head_and_then_as_the_rows_come() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "c")
         board, page = screen_of(app).board, app.page
         assert isinstance(page, ChangePage)
@@ -170,8 +160,7 @@ async def test_a_key_sorts_a_table_by_each_head_and_then_as_the_rows_come() -> N
 
 
 async def test_an_alert_is_acknowledged_kept_for_the_run_and_taken_back() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "a")
         page = app.page
         assert isinstance(page, VerdictPage)
@@ -185,9 +174,7 @@ async def test_an_alert_is_acknowledged_kept_for_the_run_and_taken_back() -> Non
     listed = said_here("check", "--width", "160", str(RECORDED))[1].split(f" {rule} ")[1]
     assert ", acknowledged" in listed.split("\n")[0]
     assert " acknowledged" in said_here("--once", "--width", "160", str(RECORDED))[1]
-    again = app_over(RECORDED)
-    async with again.run_test(size=WIDE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), WIDE) as (again, pilot):
         assert rule not in [verdict.rule for verdict in again.followed.verdicts]
         again.open(Target(TargetKind.VERDICT, rule))
         await press(pilot, "x")
@@ -206,9 +193,7 @@ async def test_an_alert_of_a_part_of_a_rule_has_one_name(tmp_path: Path) -> None
     ]  # fmt: skip
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    app = app_over(path)
-    async with app.run_test(size=(160, 40)) as pilot:
-        await pilot.pause()
+    async with running(app_over(path), (160, 40)) as (app, pilot):
         (verdict,) = [one for one in app.followed.verdicts if one.metric == "kl_ref"]
         assert (verdict.rule, verdict.title) == ("O11", "KL drift") and "KL drift @" in page_text(app)
         app.open(Target(TargetKind.METRIC, "kl"))
@@ -222,8 +207,7 @@ async def test_an_alert_of_a_part_of_a_rule_has_one_name(tmp_path: Path) -> None
 
 
 async def test_an_event_is_named_by_what_raised_it() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
+    async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "e")
         number, event = next((i, one) for i, one in enumerate(app.followed.events) if one.part == "F3")
         assert event.rule == "F2"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from screens import RECORDED, app_over, page_text, press, screen_of, status_text, write_rows
+from screens import RECORDED, app_over, page_text, press, running, screen_of, status_text, write_rows
 
 from rltop.app.app import RltopApp
 from rltop.pages.metric import MetricPage
@@ -26,8 +26,7 @@ def shown(app: RltopApp) -> list[str]:
 
 @pytest.mark.parametrize(("size", "shape"), [((80, 24), (2, 2)), ((120, 40), (3, 3)), ((200, 60), (4, 4))])
 async def test_as_many_charts_as_fit_well_are_shown(size: tuple[int, int], shape: tuple[int, int]) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=size) as pilot:
+    async with running(app_over(RECORDED), size) as (app, pilot):
         await press(pilot, "v")
         assert isinstance(app.page, GridPage)
         assert f"{shape[0]} × {shape[1]}" in title(app)
@@ -41,8 +40,7 @@ async def test_as_many_charts_as_fit_well_are_shown(size: tuple[int, int], shape
 @pytest.mark.parametrize("size", [(160, 45), (200, 60)])
 async def test_few_charts_have_the_whole_page(size: tuple[int, int], tmp_path: Path) -> None:
     rows = [{"step": step, **{f"my/{name}": step % 7 for name in "abcdefghi"}} for step in range(1, 40)]
-    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows))
-    async with app.run_test(size=size) as pilot:
+    async with running(app_over(write_rows(tmp_path / "metrics.jsonl", rows)), size) as (app, pilot):
         await press(pilot, "v")
         number = len(shown(app))
         axes = [at for at, line in enumerate(page_text(app).splitlines()) if "└" in line]
@@ -52,8 +50,7 @@ async def test_few_charts_have_the_whole_page(size: tuple[int, int], tmp_path: P
 
 
 async def test_the_next_charts_are_others_and_the_last_ones_say_so() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app_over(RECORDED), (80, 24)) as (app, pilot):
         await press(pilot, "v")
         first = shown(app)
         await press(pilot, "left_square_bracket")
@@ -68,8 +65,7 @@ async def test_the_next_charts_are_others_and_the_last_ones_say_so() -> None:
 
 
 async def test_more_and_fewer_charts_as_far_as_there_is_room() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         await press(pilot, "v", "plus")
         assert "4 × 3" in title(app)
         await press(pilot, "plus")
@@ -83,8 +79,7 @@ async def test_more_and_fewer_charts_as_far_as_there_is_room() -> None:
 
 
 async def test_one_cursor_and_one_window_for_all() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         await press(pilot, "v", "comma", "comma")
         at = app.cursor.at_step
         assert at is not None and f"step {at}" in title(app)
@@ -107,8 +102,7 @@ async def test_one_cursor_and_one_window_for_all() -> None:
 
 
 async def test_enter_opens_the_selected_chart() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         await press(pilot, "v", "j")
         target = screen_of(app).board.selection.target
         assert target is not None
@@ -124,9 +118,7 @@ async def test_every_chart_has_the_marked_runs(tmp_path: Path) -> None:
         keys = ("critic/rewards/mean", "actor/entropy", "actor/grad_norm")
         rows = ({"step": n, "data": dict.fromkeys(keys, number + n / 100)} for n in range(1, 60))
         paths.append(write_rows(path, rows))
-    app = app_over(*paths)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
+    async with running(app_over(*paths), (120, 40)) as (app, pilot):
         app.marked = [str(path) for path in paths]
         await press(pilot, "enter", "v")
         assert "1 grpo-run1-seed  2 grpo-run2-seed" in page_text(app).splitlines()[1], "there is room for all of it"
@@ -141,8 +133,7 @@ async def test_charts_of_several_runs_have_the_same_steps(tmp_path: Path) -> Non
         for name, end in ends.items()
     }
     app = app_over(*(write_rows(tmp_path / f"{name}.jsonl", each) for name, each in rows.items()))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
+    async with running(app, (120, 40)) as (_, pilot):
         await press(pilot, "v")
         assert isinstance(app.page, GridPage)
         spans = {(plot.span, plot.zoom) for plot in app.page.plots}

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from screens import NO_THEMES, RECORDED, app_over, page_text, press, screen_of, status_text, write_rows
+from screens import NO_THEMES, RECORDED, app_over, page_text, press, running, screen_of, status_text, write_rows
 from tables import each_row
 from textual.pilot import Pilot
 
@@ -145,8 +145,7 @@ async def test_every_page_shows_remapped_keys_in_help_and_footer() -> None:
 
 
 async def test_a_list_in_which_nothing_matches_says_what_clears_the_filter() -> None:
-    app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES))
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES)), (80, 24)) as (app, pilot):
         for key in ("m", "e", "P"):
             await press(pilot, key, "slash", *"qqq", "enter")
             assert "matches the filter; Esc clears it" in page_text(app), key
@@ -155,8 +154,7 @@ async def test_a_list_in_which_nothing_matches_says_what_clears_the_filter() -> 
 
 
 async def test_help_lists_the_keys_of_the_page_first() -> None:
-    app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES))
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with running(app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES)), (120, 60)) as (app, pilot):
         for key, first in (("e", Scope.TIMELINE), ("v", Scope.GRID), ("m", Scope.METRICS)):
             await press(pilot, key, "question_mark")
             text = page_text(app)
@@ -170,8 +168,7 @@ def test_help_has_room_for_every_tooltip_at_80_columns() -> None:
 
 
 async def test_the_footer_shows_every_key_once() -> None:
-    app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES))
-    async with app.run_test(size=(200, 60)) as pilot:
+    async with running(app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES)), (200, 60)) as (app, pilot):
         for key in ("m", "e", "r", "t", "v", "R", "O"):
             await press(pilot, key)
             shown = [
@@ -183,8 +180,7 @@ async def test_the_footer_shows_every_key_once() -> None:
 
 
 async def test_a_key_that_was_given_away_is_named_no_more() -> None:
-    app = app_with(timing="X", change="L")
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_with(timing="X", change="L"), (120, 40)) as (app, pilot):
         await press(pilot, "ctrl+x", "comma")
         assert "muted 1 " in f"{status_text(app)} " and "unmutes" not in status_text(app)
         assert "at step" in status_text(app) and "returns to live" not in status_text(app)
@@ -209,8 +205,7 @@ def test_a_key_goes_to_the_list_then_to_the_page_then_to_the_application() -> No
 
 
 async def test_a_key_given_to_the_pause_pauses_on_every_page() -> None:
-    app = app_with(pause="p")
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_with(pause="p"), (120, 40)) as (app, pilot):
         for keys in ((), ("R",), ("escape", "m"), ("e",), ("t",)):
             await press(pilot, *keys, "p")
             assert "p resumes" in status_text(app), keys
@@ -249,8 +244,7 @@ def test_nobody_who_cannot_press_a_key_is_told_of_one() -> None:
 
 
 async def test_the_help_lists_q_once() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(80, 200)) as pilot:
+    async with running(app_over(RECORDED), (80, 200)) as (app, pilot):
         await press(pilot, "question_mark")
         lines = [" ".join(line.split()) for line in page_text(app).splitlines()]
         found = [line for line in lines if re.match(r"(\S+ )?q [A-Z]", line)]
@@ -258,8 +252,7 @@ async def test_the_help_lists_q_once() -> None:
 
 
 async def test_while_one_types_letters_are_no_keys() -> None:
-    app = app_with(back="Z", pause="f4")
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_with(back="Z", pause="f4"), (120, 40)) as (app, pilot):
         await press(pilot, "e", "f4", "slash", "Z", "Z")
         assert isinstance(app.page, EventsPage) and screen_of(app).filter.value == "ZZ"
         assert "clears it" not in page_text(app) and "Back" not in footer(app)
@@ -281,8 +274,7 @@ OWN = {
 
 
 async def test_the_footer_begins_with_what_is_the_pages_own() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app_over(RECORDED), (80, 24)) as (app, pilot):
         for keys, own in OWN.items():
             await press(pilot, *keys)
             for width, shown in ((80, own), (40, own[:1])):
@@ -317,8 +309,7 @@ async def has_groups(pilot: Pilot[int], app: RltopApp) -> None:
 async def test_an_empty_page_offers_no_keys_of_what_it_has_not(tmp_path: Path) -> None:
     run = write_rows(tmp_path / "metrics.jsonl", [{"step": step, "loss": 1.0 / step} for step in range(1, 9)])
     own = re.compile(r"Open|Next|Order|Error|Sort|Find|Order|File|Family|Band|Copy")
-    app = app_over(run)
-    async with app.run_test(size=(200, 40)) as pilot:
+    async with running(app_over(run), (200, 40)) as (app, pilot):
         for key in ("R", "S", "O"):
             await press(pilot, key)
             await pilot.pause()
@@ -334,17 +325,14 @@ async def test_an_empty_page_offers_no_keys_of_what_it_has_not(tmp_path: Path) -
 
 
 async def test_what_answers_a_key_leaves_the_page_on_the_smallest_screen() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(40, 12)) as pilot:
+    async with running(app_over(RECORDED), (40, 12)) as (app, pilot):
         await press(pilot, "F")
         assert "does not look asynchronous" in status_text(app)
         assert "too small" not in page_text(app) and "LEARNING" in page_text(app)
 
 
 async def test_before_the_first_step_the_footer_leads_to_no_page_that_is_empty(tmp_path: Path) -> None:
-    app = app_over(tmp_path)
-    async with app.run_test(size=(200, 40)) as pilot:
-        await pilot.pause()
+    async with running(app_over(tmp_path), (200, 40)) as (app, pilot):
         idle = "a key that shows nothing before the first step goes into _OF_STEPS of app.py"
         assert footer(app) == "q Quit ? Help ^s Pause ^p Palette T Theme W Where", idle
         await press(pilot, "m")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from screens import RECORDED, app_over, page_text, press, screen_of, status_text
+from screens import RECORDED, app_over, page_text, press, running, screen_of, status_text
 from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
@@ -63,8 +63,7 @@ async def opened(pilot: Pilot[int], app: RltopApp, text: str) -> None:
 
 
 async def test_the_end_is_shown_and_followed(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await opened(pilot, app, "RuntimeError: NCCL")
         assert "at the end, following" in page_text(app) and "\u25c6 2 errors" in page_text(app)
         assert "train.log" in page_text(app) and "Generating 10%" not in page_text(app)
@@ -80,8 +79,7 @@ async def test_the_end_is_shown_and_followed(run: Path) -> None:
 
 
 async def test_errors_are_gone_through_and_the_way_leads_to_a_step_and_back(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await opened(pilot, app, "RuntimeError: NCCL")
         await press(pilot, "[", "[")
         assert "[ERROR] reward worker did not answer" in page_text(app)
@@ -98,8 +96,7 @@ async def test_errors_are_gone_through_and_the_way_leads_to_a_step_and_back(run:
 
 
 async def test_the_filter_and_what_it_hides(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await opened(pilot, app, "RuntimeError: NCCL")
         await press(pilot, "slash", *"batch 14", "enter")
         assert "Generating 100% of batch 149" in page_text(app) and "RuntimeError" not in page_text(app)
@@ -115,8 +112,7 @@ async def test_the_filter_and_what_it_hides(run: Path) -> None:
 
 async def test_another_file_that_was_found(run: Path) -> None:
     (run.parent / "nohup.out").write_text("from nohup\n")
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await opened(pilot, app, "1 other file beside the run")
         await until(pilot, app, lambda: "following" in page_text(app))
         first = "from nohup" in page_text(app)
@@ -128,8 +124,7 @@ async def test_no_log_says_what_to_type_and_every_key_answers(tmp_path: Path) ->
     path = tmp_path / "experiments of a long name" / "qwen2.5-7b-grpo-math-lr1e-6-seed42" / "metrics.jsonl"
     path.parent.mkdir(parents=True)
     shutil.copy(RECORDED, path)
-    app = app_over(path)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app_over(path), (80, 24)) as (app, pilot):
         await opened(pilot, app, "rltop --log FILE")
         for width in (40, 80):
             await pilot.resize_terminal(width, 24)
@@ -148,8 +143,7 @@ async def test_a_file_that_was_named_and_a_copied_line(
     monkeypatch.setenv("TERM", "xterm-256color")
     named = tmp_path / "elsewhere.txt"
     named.write_text("first\nthe line to copy\n")
-    app = app_over(run, ingest=IngestOptions(log=str(named)))
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run, ingest=IngestOptions(log=str(named))), SIZE) as (app, pilot):
         await opened(pilot, app, "the line to copy")
         await press(pilot, "y")
         assert "copied the line: the line to copy" in status_text(app)
@@ -164,8 +158,7 @@ async def test_the_headline_of_a_death_leads_to_the_log_that_tells_of_it(
         # Whoever follows the job may be sooner.
         monkeypatch.setattr(EndReader, "ask", lambda self, runs: None)
     (run.parent / "other.log").write_text("starting\n" * 50)
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         app.session.drain()
         app.main_loop.settle()
         await until(pilot, app, lambda: "died after step 150: RuntimeError: NCCL" in page_text(app))

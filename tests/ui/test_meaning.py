@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from screens import app_over, page_text, press, status_text, write_rows
+from screens import app_over, page_text, press, running, status_text, write_rows
 
 from rltop.cli import main
 from rltop.pages.metric import MetricPage
@@ -25,9 +25,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_a_guess_is_confirmed(run: Path, tmp_path: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(run), SIZE) as (app, pilot):
         assert "reward?" in page_text(app)
         app.carry_out(Push(MetricPage("my/rew")))
         await pilot.pause()
@@ -52,9 +50,7 @@ async def test_a_guess_is_confirmed(run: Path, tmp_path: Path) -> None:
 
 
 async def test_a_key_without_a_guess_is_found_a_metric_by_typing(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(run), SIZE) as (app, pilot):
         app.carry_out(Push(MetricPage("x/y")))
         await pilot.pause()
         # Enter leaves the filter, and then chooses.
@@ -73,9 +69,7 @@ async def test_a_share_that_is_logged_in_percent_is_read_as_one(
     folder = tmp_path / "outputs" / "one"
     folder.mkdir(parents=True)
     made = [{"step": step, "my/accuracy": 20.0 + step, "fwd_ms": 1500.0} for step in range(1, 41)]
-    app = app_over(write_rows(folder / "metrics.jsonl", made))
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(write_rows(folder / "metrics.jsonl", made)), SIZE) as (app, pilot):
         app.carry_out(Push(MetricPage("my/accuracy")))
         await pilot.pause()
         await press(pilot, "M")
@@ -103,8 +97,7 @@ async def test_a_share_that_is_logged_in_percent_is_read_as_one(
 
 
 async def test_why_it_cannot_be_kept_is_said_as_it_stands(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         app.carry_out(Push(MetricPage("my/rew")))
         await press(pilot, "M")
 

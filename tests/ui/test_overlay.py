@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from screens import RECORDED, app_over, page_text, press, screen_of, status_text, write_rows
+from screens import RECORDED, app_over, page_text, press, running, screen_of, status_text, write_rows
 from textual.pilot import Pilot
 
 from rltop import units
@@ -35,8 +35,7 @@ def rows_of(app: RltopApp) -> dict[str, str]:
 
 
 async def test_two_metrics_by_tokens_take_four_keys() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await press(pilot, "o")
         await typed(pilot, "reward, entropy by tokens")
         assert isinstance(app.page, OverlayPage)
@@ -53,8 +52,7 @@ async def test_two_metrics_by_tokens_take_four_keys() -> None:
 async def test_metrics_with_the_same_title_are_told_apart_by_their_keys(tmp_path: Path) -> None:
     keys = ("rewards/math_reward/mean", "rewards/code_reward/mean", "entropy")
     rows = [{"step": i, "reward": 0.5, "reward_std": 0.1, **dict.fromkeys(keys, 0.1 * i)} for i in range(1, 40)]
-    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows))
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(write_rows(tmp_path / "metrics.jsonl", rows)), SIZE) as (app, pilot):
         await press(pilot, "o")
         await typed(pilot, "math_reward, code_reward, entropy")
         assert all(
@@ -66,9 +64,7 @@ async def test_metrics_with_the_same_title_are_told_apart_by_their_keys(tmp_path
 
 
 async def test_space_marks_metrics_and_pauses_nowhere() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         for key in ("critic/score/mean", "actor/entropy"):
             screen_of(app).board.select(Target(TargetKind.METRIC, key))
             await press(pilot, "space")
@@ -87,9 +83,7 @@ async def test_space_marks_metrics_and_pauses_nowhere() -> None:
 
 
 async def test_a_metric_gets_company_in_its_chart() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         app.carry_out(Push(MetricPage("actor/entropy")))
         await press(pilot, "A", "o")
         await typed(pilot, "kl to reference")
@@ -108,8 +102,7 @@ async def test_a_metric_gets_company_in_its_chart() -> None:
 
 
 async def test_window_cursor_smoothing_and_scale_are_those_of_every_chart() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await press(pilot, "o")
         await typed(pilot, "entropy and grad_norm")
         page = app.page
@@ -153,8 +146,7 @@ async def test_window_cursor_smoothing_and_scale_are_those_of_every_chart() -> N
     ],
 )
 async def test_what_cannot_be_drawn_is_said(text: str, says: str) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await press(pilot, "o")
         await typed(pilot, text)
         assert says in status_text(app)
@@ -163,8 +155,7 @@ async def test_what_cannot_be_drawn_is_said(text: str, says: str) -> None:
 
 @pytest.mark.parametrize("size", [(40, 12), (80, 24), (200, 60)])
 async def test_every_size_has_room_for_chart_and_numbers(size: tuple[int, int]) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=size) as pilot:
+    async with running(app_over(RECORDED), size) as (app, pilot):
         await press(pilot, "o")
         await typed(pilot, "reward, entropy")
         lines = page_text(app).splitlines()
@@ -189,8 +180,7 @@ def test_units_decide_on_the_axes_and_of_one_unit_whether_a_curve_would_be_press
 
 
 async def test_a_click_on_a_head_sorts_the_numbers_and_letters_stay() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await press(pilot, "o")
         await typed(pilot, "reward, entropy")
         board = screen_of(app).board
@@ -209,9 +199,7 @@ async def test_a_click_on_a_head_sorts_the_numbers_and_letters_stay() -> None:
 
 
 async def test_a_mark_touches_no_word() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         board = screen_of(app).board
         heads = [row for row in board.rows if "".join(text for text, _ in row.line).startswith(" STRAGGLERS")]
         board.select(next(link.target for link in heads[0].links if link.target.kind is TargetKind.METRIC))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from screens import NO_THEMES, RECORDED, app_over, page_text, press, screen_of
+from screens import NO_THEMES, RECORDED, app_over, page_text, press, running, screen_of
 from textual import events
 from textual.pilot import Pilot
 
@@ -38,8 +38,7 @@ async def turn(app: RltopApp, pilot: Pilot[int], kind: type[events.MouseEvent], 
 @pytest.mark.parametrize("is_ascii", [False, True])
 async def test_a_click_on_a_chart_goes_to_the_step_under_the_pointer(is_ascii: bool) -> None:
     app = app_over(RECORDED, options=UiOptions(is_ascii=is_ascii, themes_folder=NO_THEMES))
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app, SIZE) as (_, pilot):
         app.carry_out(Push(MetricPage("actor/entropy")))
         await pilot.pause()
         y, start, stop = axis_of(app, "└")
@@ -56,9 +55,7 @@ async def test_a_click_on_a_chart_goes_to_the_step_under_the_pointer(is_ascii: b
 
 
 async def test_the_wheel_zooms_at_the_pointer_and_scrolls_elsewhere() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         app.carry_out(Push(page := MetricPage("actor/entropy")))
         await pilot.pause()
         y, start, stop = axis_of(app, "└")
@@ -76,8 +73,7 @@ async def test_the_wheel_zooms_at_the_pointer_and_scrolls_elsewhere() -> None:
 
 
 async def test_a_click_and_the_wheel_on_one_of_many_charts_are_for_all() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await press(pilot, "v")
         assert isinstance(app.page, GridPage)
         y, start, _ = axis_of(app, "└")
@@ -103,9 +99,7 @@ async def drag(app: RltopApp, pilot: Pilot[int], start: int, stop: int, y: int, 
 
 @pytest.mark.parametrize("is_backwards", [False, True])
 async def test_a_stretch_that_is_dragged_over_becomes_the_window(is_backwards: bool) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         app.carry_out(Push(page := MetricPage("actor/entropy")))
         await pilot.pause()
         y, start, stop = axis_of(app, "└")
@@ -126,8 +120,7 @@ async def test_a_stretch_that_is_dragged_over_becomes_the_window(is_backwards: b
 
 
 async def test_a_stretch_that_ends_beside_the_chart_ends_at_its_edge() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await press(pilot, "v")
         y, start, _ = axis_of(app, "└")
         await drag(app, pilot, start + 6, start - 3, y - 3)
@@ -138,8 +131,7 @@ async def test_a_stretch_that_ends_beside_the_chart_ends_at_its_edge() -> None:
 
 
 async def test_a_click_on_a_bar_of_the_strip_goes_to_its_step() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         for keys in ((), ("t",)):
             await press(pilot, *keys)
             await pilot.pause()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rollout_dumps import write_sqlite
-from screens import NO_THEMES, app_over, page_text, press, screen_of, write_rows
+from screens import NO_THEMES, app_over, page_text, press, running, screen_of, write_rows
 from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
@@ -44,8 +44,7 @@ def small_app(folder: Path) -> RltopApp:
 
 
 async def test_from_the_stragglers_to_a_text_and_back() -> None:
-    app = app_over(FIXTURE / "metrics.jsonl")
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(FIXTURE / "metrics.jsonl"), (120, 40)) as (app, pilot):
         app.cursor.show(125)
         screen_of(app).board.select(Target(TargetKind.STRAGGLERS))
         await press(pilot, "enter")
@@ -68,8 +67,7 @@ async def test_from_the_stragglers_to_a_text_and_back() -> None:
 
 
 async def test_left_and_right_go_along_the_steps_of_the_dump(tmp_path: Path) -> None:
-    app = small_app(tmp_path)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(small_app(tmp_path), (80, 24)) as (app, pilot):
         await press(pilot, "R")
         assert isinstance(app.page, RolloutsPage)
         await until(pilot, app, "step 130")
@@ -84,8 +82,7 @@ async def test_left_and_right_go_along_the_steps_of_the_dump(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("size", [(40, 12), (200, 60)])
 async def test_every_page_fits_every_size(tmp_path: Path, size: tuple[int, int]) -> None:
-    app = small_app(tmp_path)
-    async with app.run_test(size=size) as pilot:
+    async with running(small_app(tmp_path), size) as (app, pilot):
         app.cursor.show(125)
         await press(pilot, "R")
         await until(pilot, app, "ratio")
@@ -96,8 +93,7 @@ async def test_every_page_fits_every_size(tmp_path: Path, size: tuple[int, int])
 
 async def test_without_rollouts_the_page_says_how_to_get_them(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "metrics.jsonl", [{"step": i, "loss": 1.0} for i in range(30)])
-    app = app_over(path)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app_over(path), (80, 24)) as (app, pilot):
         await press(pilot, "R")
         await until(pilot, app, "--rollouts PATH")
         await press(pilot, "left", "right", "s", "enter", "escape")
@@ -125,8 +121,7 @@ async def test_batches_of_the_explorer_are_shown_at_the_trainers_step_by_time(tm
     found = discover([str(job)]).found
     session = Session(found, lambda path, last: DirectFeed(path, clock=clock, last=last), clock)
     session.drain()
-    app = RltopApp(session, UiOptions(themes_folder=NO_THEMES), clock=clock)
-    async with app.run_test(size=(100, 30)) as pilot:
+    async with running(RltopApp(session, UiOptions(themes_folder=NO_THEMES), clock=clock), (100, 30)) as (app, pilot):
         app.cursor.show(30)
         await press(pilot, "R")
         await until(pilot, app, "step 45   2 groups of 2")

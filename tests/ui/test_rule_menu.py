@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from screens import app_over, page_text, press, screen_of, status_text, until, write_rows
+from screens import app_over, page_text, press, running, screen_of, status_text, until, write_rows
 
 from rltop.app.app import RltopApp
 from rltop.cli.screen import ConfigWatch
@@ -49,8 +49,7 @@ async def type_number(pilot: object, text: str) -> None:
 
 
 async def test_the_key_of_alerts_opens_one_from_the_menu_of_a_rule(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=(200, 60)) as pilot:
+    async with running(app_over(run), (200, 60)) as (app, pilot):
         await press(pilot, "a")
         await go_to(pilot, app, "set thresholds, mute")
         await press(pilot, "enter", "a")
@@ -61,8 +60,7 @@ async def test_the_key_of_alerts_opens_one_from_the_menu_of_a_rule(run: Path) ->
 
 
 async def test_a_threshold_is_set_from_the_alert_and_taken_back(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await press(pilot, "a")
         await go_to(pilot, app, "set thresholds, mute")
         await press(pilot, "enter")
@@ -94,8 +92,7 @@ async def test_what_was_said_of_an_alert_goes_when_it_gets_worse(run: Path) -> N
         return [{"step": step, "reward": 0.5, "loss": 0.2, "grad_norm": norm} for step in range(first, last)]
 
     write_rows(run, [*rows(1.0, 1, 35), *rows(7.0, 35, 41)])
-    app = app_over(run, clock=Clock())
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run, clock=Clock()), SIZE) as (app, pilot):
         await press(pilot, "a", "x")
         assert "WARN" in page_text(app) and "acknowledged: quiet until it gets worse" in status_text(app)
         write_rows(run, rows(300.0, 41, 50), mode="a")
@@ -105,8 +102,7 @@ async def test_what_was_said_of_an_alert_goes_when_it_gets_worse(run: Path) -> N
 
 
 async def test_a_mute_is_counted_kept_and_undone(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await press(pilot, "a", "ctrl+x")
         assert status_text(app) == "gradient spike (O1) is muted for this run"
         await press(pilot, "escape")
@@ -121,9 +117,7 @@ async def test_a_mute_is_counted_kept_and_undone(run: Path) -> None:
 
 
 async def test_a_mute_of_the_menu_is_taken_back_there_and_nothing_is_left_of_it(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(run), SIZE) as (app, pilot):
         app.open(Target(TargetKind.RULE, "O1"))
         await pilot.pause()
         await go_to(pilot, app, "  mute for this run")
@@ -136,18 +130,14 @@ async def test_a_mute_of_the_menu_is_taken_back_there_and_nothing_is_left_of_it(
 
 async def test_a_mute_for_the_project_is_overruled_for_one_run(run: Path) -> None:
     preferences.save_rules({RuleScope.PROJECT.place(str(run)): {"O1": {MUTE: True}}})
-    app = app_over(run, ingest=IngestOptions(own_rules=preferences.load_rules()))
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(run, ingest=IngestOptions(own_rules=preferences.load_rules())), SIZE) as (app, pilot):
         assert app.followed.main.judging.muted == {"O1"}
         await press(pilot, "X")
         assert not app.followed.main.judging.muted and preferences.load_rules()[str(run)] == {"O1": {MUTE: False}}
 
 
 async def test_what_another_screen_has_set_meanwhile_is_kept(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(run), SIZE) as (_, pilot):
         preferences.save_rules({"everywhere": {"T2": {"warn": 3.0}}})
         await press(pilot, "a", "ctrl+x")
         assert preferences.load_rules() == {"everywhere": {"T2": {"warn": 3.0}}, str(run): {"O1": {MUTE: True}}}
@@ -165,9 +155,7 @@ async def test_settings_are_read_again_when_their_file_changes(run: Path, tmp_pa
         return load({}, os.environ)._replace(read_again=settings)
 
     file = tmp_path / "config" / "rltop" / "config.toml"
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(run), SIZE) as (app, pilot):
         watch = ConfigWatch(settings(), os.environ, Impatient())
         app.rules.reread = watch.take
         file.parent.mkdir(parents=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from screens import NO_THEMES, page_text, press, screen_of, session_over, status_text, until, write_rows
+from screens import NO_THEMES, page_text, press, running, screen_of, session_over, status_text, until, write_rows
 
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
@@ -35,9 +35,7 @@ def a_run(path: Path, *, is_ill: bool = False) -> Path:
 
 async def test_several_runs_are_listed_first_and_the_ill_one_on_top(tmp_path: Path) -> None:
     paths = [a_run(tmp_path / name / "metrics.jsonl", is_ill=name == "b") for name in ("a", "b", "c")]
-    app = app_of(session_over(*paths))
-    async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.pause()
+    async with running(app_of(session_over(*paths)), (100, 30)) as (app, pilot):
         assert isinstance(app.page, RunsPage)
         assert [line.split()[1] for line in page_text(app).splitlines()[2:5]] == ["b", "a", "c"]
         await press(pilot, "enter")
@@ -55,8 +53,7 @@ async def test_several_runs_are_listed_first_and_the_ill_one_on_top(tmp_path: Pa
 
 async def test_a_key_sorts_the_runs_by_one_column_after_the_other_and_the_chosen_one_stays(tmp_path: Path) -> None:
     paths = [a_run(tmp_path / name / "metrics.jsonl", is_ill=name == "b") for name in ("a", "b", "c")]
-    app = app_of(session_over(*paths))
-    async with app.run_test(size=(100, 30)) as pilot:
+    async with running(app_of(session_over(*paths)), (100, 30)) as (app, pilot):
         await press(pilot, "down")
         chosen = screen_of(app).board.selection.target
         orders = []
@@ -92,9 +89,7 @@ async def test_a_page_opened_from_the_list_is_of_the_selected_run_and_names_it(t
     paths = [a_run(tmp_path / name / "metrics.jsonl") for name in ("first", "second")]
     session = session_over(*paths)
     session.drain()
-    app = app_of(session)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.pause()
+    async with running(app_of(session), (100, 30)) as (app, pilot):
         # Of the run that was shown already as of any other.
         for run in (session.runs[1], session.runs[1], session.runs[0]):
             screen_of(app).board.select(Target(TargetKind.RUN, run.path.raw))
@@ -117,9 +112,7 @@ async def test_a_key_that_has_nothing_to_show_of_the_selected_run_says_so_and_st
     paths = [a_run(tmp_path / name / "metrics.jsonl") for name in ("first", "second")]
     session = session_over(*paths)
     session.drain()
-    app = app_of(session)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.pause()
+    async with running(app_of(session), (100, 30)) as (app, pilot):
         followed = app.followed
         screen_of(app).board.select(Target(TargetKind.RUN, session.runs[1].path.raw))
         await press(pilot, key)
@@ -129,8 +122,7 @@ async def test_a_key_that_has_nothing_to_show_of_the_selected_run_says_so_and_st
 
 async def test_the_list_of_runs_is_filtered_as_one_types(tmp_path: Path) -> None:
     app = app_of(session_over(*(a_run(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
+    async with running(app, (80, 24)) as (_, pilot):
         await press(pilot, "slash", "t", "w")
         assert "RUNS  1 of 2" in page_text(app)
         await press(pilot, "enter", "enter")
@@ -139,9 +131,7 @@ async def test_the_list_of_runs_is_filtered_as_one_types(tmp_path: Path) -> None
 
 
 async def test_a_single_run_is_shown_at_once(tmp_path: Path) -> None:
-    app = app_of(session_over(a_run(tmp_path / "a" / "metrics.jsonl")))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
+    async with running(app_of(session_over(a_run(tmp_path / "a" / "metrics.jsonl"))), (80, 24)) as (app, _):
         assert isinstance(app.page, OverviewPage)
 
 
@@ -152,9 +142,7 @@ def folder_app(folder: Path) -> RltopApp:
 
 
 async def test_a_metric_of_another_stream_is_shown_on_its_own_steps(tmp_path: Path) -> None:
-    app = folder_app(trinity(tmp_path / "job"))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
+    async with running(folder_app(trinity(tmp_path / "job")), (120, 40)) as (app, pilot):
         assert "STREAMS" in page_text(app)
         assert "explorer step 90" in page_text(app)
         app.open(Target(TargetKind.METRIC, "rollout/accuracy/mean", stream="explorer"))
@@ -169,9 +157,7 @@ async def test_a_metric_of_another_stream_is_shown_on_its_own_steps(tmp_path: Pa
 async def test_the_ranks_page_names_the_slow_one_at_every_size(tmp_path: Path) -> None:
     for size in ((40, 12), (80, 24), (120, 40), (200, 60)):
         folder = tmp_path / str(size[0])
-        app = folder_app(rlinf(folder, ranks=4))
-        async with app.run_test(size=size) as pilot:
-            await pilot.pause()
+        async with running(folder_app(rlinf(folder, ranks=4)), size) as (app, pilot):
             app.open(Target(TargetKind.RANKS))
             await pilot.pause()
             assert isinstance(app.page, RanksPage)
@@ -252,9 +238,7 @@ async def test_what_cannot_be_read_is_named_on_every_page(tmp_path: Path) -> Non
     session = session_over(tmp_path / "a" / "metrics.jsonl")
     left_out: list[tuple[str, str]] = []
     session.left_out = lambda: left_out
-    app = app_of(session)
-    async with app.run_test(size=(100, 24)) as pilot:
-        await pilot.pause()
+    async with running(app_of(session), (100, 24)) as (app, pilot):
         assert "not read" not in status_text(app)
         before = session.version
         left_out += discover([str(tmp_path)]).left_out
@@ -272,9 +256,7 @@ async def test_of_several_runs_that_come_where_one_waited_a_list_is_shown(tmp_pa
     clock = FakeClock()
     found = [future_run([str(tmp_path)], discover([str(tmp_path)]))]
     session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
-    app = app_of(session)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
+    async with running(app_of(session), (80, 24)) as (app, pilot):
         assert isinstance(app.page, OverviewPage)
         for name in ("a", "b"):
             a_run(tmp_path / name / "metrics.jsonl")

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from screens import app_over, page_text, press, screen_of, status_text, write_rows
+from screens import app_over, page_text, press, running, screen_of, status_text, write_rows
 from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
@@ -55,8 +55,7 @@ async def search(pilot: Pilot[int], text: str) -> None:
 
 
 async def test_changed_rows_are_searched_and_the_search_ends(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         app.cursor.show(80)
         await press(pilot, "c")
         await search(pilot, "NUMBER_3")
@@ -80,8 +79,7 @@ async def test_changed_rows_are_searched_and_the_search_ends(run: Path) -> None:
 
 
 async def test_with_the_filter_its_keys_go(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await press(pilot, "m")
         await search(pilot, "number")
         assert "nN Match" in footer(app)
@@ -91,8 +89,7 @@ async def test_with_the_filter_its_keys_go(run: Path) -> None:
 
 
 async def test_what_is_not_there_is_said(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await press(pilot, "t")
         await search(pilot, "no such stage")
         assert isinstance(app.page, TimingPage)
@@ -106,8 +103,7 @@ async def test_what_is_not_there_is_said(run: Path) -> None:
 
 
 async def test_stages_and_help_are_searched(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=(100, 20)) as pilot:
+    async with running(app_over(run), (100, 20)) as (app, pilot):
         await press(pilot, "t")
         await search(pilot, "actor")
         target = screen_of(app).board.selection.target
@@ -121,9 +117,7 @@ async def test_stages_and_help_are_searched(run: Path) -> None:
 
 async def test_metrics_are_found_by_name_where_runs_are_compared(tmp_path: Path, run: Path) -> None:
     other = write_rows(tmp_path / "other.jsonl", [{"step": n, "my/number_51": 1.0} for n in range(9)])
-    app = app_over(run, shutil.copy(run, tmp_path / "twin.jsonl"), other)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(run, shutil.copy(run, tmp_path / "twin.jsonl"), other), SIZE) as (app, pilot):
         await press(pilot, "o")
         await search(pilot, "weird ratio")
         assert isinstance(app.page, ComparePage)
@@ -140,8 +134,7 @@ async def test_metrics_are_found_by_name_where_runs_are_compared(tmp_path: Path,
 
 
 async def test_a_page_without_a_search_finds_a_metric(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await press(pilot, "slash", *"number_0")
         assert isinstance(app.page, MetricsPage)
         await press(pilot, "enter", "n")
@@ -208,8 +201,7 @@ def test_matches_are_marked_across_pieces() -> None:
 
 
 async def test_another_match_of_a_filter_that_nothing_matches(run: Path) -> None:
-    app = app_over(run)
-    async with app.run_test(size=SIZE) as pilot:
+    async with running(app_over(run), SIZE) as (app, pilot):
         await press(pilot, "m")
         await search(pilot, "zzz")
         for key, where in (("n", "below"), ("N", "above")):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from recorded import jsonl_runs
-from screens import app_over, page_text, press, screen_of, status_text, write_rows
+from screens import app_over, page_text, press, running, screen_of, status_text, write_rows
 from textual import events
 from textual.keys import _character_to_key, key_to_character
 from textual.pilot import Pilot
@@ -232,9 +232,7 @@ async def test_every_page_at_every_size_with_a_few_keys(runs: list[Path]) -> Non
 
 @pytest.mark.parametrize("names", [[*STARTS][number::3] for number in range(3)], ids=lambda names: names[0])
 async def test_the_mouse_on_every_row_head_and_chart(names: list[str], runs: list[Path]) -> None:
-    app = app_over(*runs, may_copy=True)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
+    async with running(app_over(*runs, may_copy=True), (80, 24)) as (app, pilot):
         for name in names:
             await reach(app, pilot, name)
             at = screen_of(app)
@@ -253,9 +251,7 @@ async def test_the_mouse_on_every_row_head_and_chart(names: list[str], runs: lis
 @pytest.mark.skipif(not jsonl_runs(), reason="RLTOP_RUNS names no folder of labelled runs")
 async def test_labelled_runs_in_one_list() -> None:
     found = [run.metrics for run in jsonl_runs()]
-    app = app_over(*found[:: max(1, len(found) // 3)][:3])
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
+    async with running(app_over(*found[:: max(1, len(found) // 3)][:3]), (120, 40)) as (app, pilot):
         for name in STARTS:
             await reach(app, pilot, name)
             assert not cut_numbers(app), name
@@ -343,8 +339,7 @@ async def test_every_page_bears_numbers_at_the_ends_of_what_a_float_holds(seed: 
     dice, path = random.Random(seed), tmp_path / "metrics.jsonl"
     text = RUNS[seed % len(RUNS)].read_text()
     path.write_text(re.sub(r"(?<=: )-?\d+\.\d[\d.e-]*", lambda one: dice.choice([one[0], *EXTREMES]), text))
-    app = app_over(path)
-    async with app.run_test(size=dice.choice(SIZES)) as pilot:
+    async with running(app_over(path), dice.choice(SIZES)) as (app, pilot):
         for keys in STARTS.values():
             await press(pilot, *keys, "enter", *["escape"] * 4)
             assert app.is_running

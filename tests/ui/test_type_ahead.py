@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from screens import RECORDED, app_over, page_text, screen_of, status_text, until
+from screens import RECORDED, app_over, page_text, running, screen_of, status_text, until
 from textual import events
 from textual.pilot import Pilot
 
@@ -33,15 +33,13 @@ async def until_filtering(pilot: Pilot[int], app: RltopApp) -> None:
 
 
 async def test_a_filter_is_typed_confirmed_and_its_match_opened() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         type_ahead(app, "slash", *"clipfrac", "enter", "enter")
         await until(pilot, lambda: isinstance(app.page, MetricPage) and "actor/pg_clipfrac" in page_text(app))
 
 
 async def test_and_left_again_all_in_one_go() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         # Out of the chart, of the filter, of the list; `T` says that the last one has been taken.
         before = app.themes.palette.name
         type_ahead(app, "slash", *"clipfrac", "enter", "enter", "escape", "escape", "escape", "T")
@@ -50,23 +48,19 @@ async def test_and_left_again_all_in_one_go() -> None:
 
 
 async def test_no_key_meant_for_the_filter_does_what_it_does_elsewhere() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         type_ahead(app, "m", "slash", *"TqacTL")
         await until(pilot, lambda: isinstance(app.page, MetricsPage) and screen_of(app).filter.value == "TqacTL")
 
 
 async def test_pages_are_opened_and_left_in_order() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         type_ahead(app, "t", "comma", "comma", "L", "m", "escape", "t", "comma")
         await until(pilot, lambda: isinstance(app.page, TimingPage) and not app.cursor.is_live)
 
 
 async def test_reading_waits_from_the_moment_a_key_comes_until_the_screen_shows_it() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         board, slices = screen_of(app).board, 0
 
         def read(budget_ms: float) -> bool:
@@ -89,8 +83,7 @@ async def test_reading_waits_from_the_moment_a_key_comes_until_the_screen_shows_
 
 
 async def test_a_key_that_nothing_comes_of_does_not_keep_reading_for_long() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         slices = 0
 
         def read(budget_ms: float) -> bool:
@@ -122,9 +115,7 @@ async def test_a_flood_of_characters_goes_into_the_filter_together(monkeypatch: 
 
 
 async def test_of_a_flood_of_keys_that_nobody_typed_the_last_are_answered() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         before = app.themes.palette.name
         type_ahead(app, *("jk" * 10_000), "T")
         began = time.process_time()
@@ -133,8 +124,7 @@ async def test_of_a_flood_of_keys_that_nobody_typed_the_last_are_answered() -> N
 
 
 async def test_of_a_flood_of_turns_of_the_wheel_only_some_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.page, MetricsPage))
         await pilot.pause()
@@ -158,9 +148,7 @@ async def test_of_a_flood_of_turns_of_the_wheel_only_some_are_waited_for(monkeyp
 
 
 async def test_as_many_keys_as_a_person_types_ahead_are_all_taken() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         was_live = app.cursor.is_live
         type_ahead(app, *(["comma"] * 60), "m", "slash", *"clipfrac", "enter", "enter")
         await until(pilot, lambda: isinstance(app.page, MetricPage) and "actor/pg_clipfrac" in page_text(app))
@@ -168,8 +156,7 @@ async def test_as_many_keys_as_a_person_types_ahead_are_all_taken() -> None:
 
 
 async def test_of_a_long_paste_the_beginning_is_taken() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         type_ahead(app, "m", "slash")
         await until_filtering(pilot, app)
         field = screen_of(app).filter
@@ -182,8 +169,7 @@ async def test_of_a_long_paste_the_beginning_is_taken() -> None:
 
 
 async def test_a_paste_behind_the_key_that_opens_the_field_is_taken_by_it() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         type_ahead(app, "m", "slash")
         app.post_message(events.Paste("clip\nand more"))
         type_ahead(app, "f")
@@ -192,23 +178,20 @@ async def test_a_paste_behind_the_key_that_opens_the_field_is_taken_by_it() -> N
 
 @pytest.mark.parametrize("keys", [("m", "j", "enter"), ("m", "c", "question_mark", "v"), ("m", "O")])
 async def test_a_metric_is_looked_for_from_any_page_over_the_list(keys: tuple[str, ...]) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         type_ahead(app, *keys, "slash", *"clip")
         await until(pilot, lambda: screen_of(app).has_filter and screen_of(app).filter.value == "clip")
 
 
 async def test_a_search_is_typed_and_gone_through_before_it_is_drawn() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         type_ahead(app, "t", "slash", *"ref", "enter", "n", "N")
         await until(pilot, lambda: "match 1 of" in status_text(app))
         assert isinstance(app.page, TimingPage)
 
 
 async def test_keys_and_clicks_for_the_palette_may_come_before_it_is_drawn() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         type_ahead(app, "ctrl+p", "pagedown", "pageup", "ctrl+end")
         await until(pilot, lambda: isinstance(app.screen, RltopPalette))
         await pilot.pause()
@@ -220,8 +203,7 @@ async def test_keys_and_clicks_for_the_palette_may_come_before_it_is_drawn() -> 
 
 @pytest.mark.parametrize("keys", [("m", "slash", *"clip"), ("t", "colon", "1")])
 async def test_back_on_a_page_where_something_was_being_typed_keys_are_keys_again(keys: tuple[str, ...]) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         type_ahead(app, *keys)
         await until(pilot, lambda: screen_of(app).is_typing)
         left = app.page
@@ -238,8 +220,7 @@ async def test_back_on_a_page_where_something_was_being_typed_keys_are_keys_agai
 
 @pytest.mark.parametrize(("page", "count"), [("m", 90), ("e", 12), ("", 9)])
 async def test_a_key_held_down_ends_where_as_many_single_ones_do(page: str, count: int) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(160, 45)) as pilot:
+    async with running(app_over(RECORDED), (160, 45)) as (app, pilot):
         await pilot.press(*page)
         board = screen_of(app).board
         start = board.selection.target
@@ -273,9 +254,7 @@ async def test_pages_are_not_painted_for_every_key_that_is_held_down(monkeypatch
 
 @pytest.mark.parametrize("behind", ["colon", "slash"])
 async def test_what_is_typed_behind_the_key_that_quits_is_left_out(behind: str) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), (120, 40)) as (app, pilot):
         type_ahead(app, "q", behind)
         await until(pilot, lambda: not app.is_running)
     assert app.return_code == 0

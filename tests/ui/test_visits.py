@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from screens import RECORDED, app_over, press, screen_of, status_text, write_rows
+from screens import RECORDED, app_over, press, running, screen_of, status_text, write_rows
 
 from rltop.model import Level
 from rltop.pages.metric import MetricPage
@@ -16,9 +16,7 @@ SIZE = (160, 40)
 
 
 async def test_the_cursor_goes_from_event_to_event_and_says_which() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         alarms = sorted({one.step for one in app.followed.events if one.is_alarm and not one.stream})
         assert len(alarms) >= 2
         seen = []
@@ -46,9 +44,7 @@ async def test_a_run_without_events_says_so(tmp_path: Path) -> None:
 
 
 async def test_visited_pages_are_gone_through_back_and_forth() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause()
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
         await press(pilot, "alt+left")
         assert "no page was shown before" in status_text(app)
         await press(pilot, "v", "enter")
