@@ -60,7 +60,6 @@ def test_a_thread_is_told_as_its_numbers_say(thread: str, tmp_path: Path) -> Non
     run = replayed(case, tmp_path)
     snapshot = Snapshot(run)
     identity = snapshot.identity
-    assert identity is not None
     assert (identity.dialect.name, identity.traits.is_async) == (case["trainer"], True)
     events = [event for event in snapshot.source.events if event.rule in NAMED]
     if "rule" not in case:

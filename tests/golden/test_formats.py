@@ -31,7 +31,6 @@ def points(run, key):
 def agree(one, other, rel, *, leaving_out=()):
     """Every value that both have of a signal, on every step that both have."""
     compared = 0
-    assert one.identity is not None and other.identity is not None
     assert one.identity.dialect is other.identity.dialect
     assert one.identity.algorithm is other.identity.algorithm
     theirs = {(name, s.instance): s for name, signals in other.identity.signals.items() for s in signals}

@@ -113,7 +113,6 @@ def test_a_critic_that_is_updated_means_ppo(key: str, tmp_path: Path) -> None:
         "\n".join(json.dumps({"step": step, "data": row}) for step in range(1, 13)) + "\n"
     )
     identity = read_whole(str(tmp_path / "m.jsonl"), Config(), FakeClock()).runs[0].identity
-    assert identity is not None
     assert (identity.algorithm.value, identity.traits.has_critic) == ("ppo", True)
 
 
@@ -124,7 +123,6 @@ def test_keys_of_one_trainer_are_known_beside_those_of_another(tmp_path: Path) -
     )  # fmt: skip
     (tmp_path / "m.jsonl").write_text("\n".join(json.dumps({"step": step, **row}) for step in range(1, 13)) + "\n")
     identity = read_whole(str(tmp_path / "m.jsonl"), Config(), FakeClock()).runs[0].identity
-    assert identity is not None
     assert identity.dialect.name == "TRL"
     found = {name: identity.primary(name) for name in ("off_policy_kl", "val_score", "clip_frac")}
     assert {name: signal and signal.key for name, signal in found.items()} == {
@@ -139,7 +137,6 @@ def test_a_key_of_which_trainers_mean_different_things_stays_unknown(key: str, t
     row = {"alpha": 0.5, key: 0.5}
     (tmp_path / "m.jsonl").write_text("\n".join(json.dumps({"step": step, **row}) for step in range(1, 13)) + "\n")
     identity = read_whole(str(tmp_path / "m.jsonl"), Config(), FakeClock()).runs[0].identity
-    assert identity is not None
     assert not [metric for metric, signals in identity.signals.items() for one in signals if one.key == key]
 
 

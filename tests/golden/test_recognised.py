@@ -62,7 +62,6 @@ def test_a_public_run_is_recognised(path: Path, measure: ModuleType) -> None:
     run = whole(path)
     name = f"{path.parent.parent.name}/{path.parent.name}"
     expected = ALGORITHMS.get(name) or ALGORITHMS[path.parent.parent.name]
-    assert run.identity is not None
     assert (run.identity.dialect.name, run.identity.algorithm.value) == expected
     found = measure.recognised(run)
     if expected[0] != "generic":

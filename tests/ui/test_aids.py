@@ -44,7 +44,6 @@ def clipboard(app: RltopApp, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What goes to the clipboard of the terminal from now on, as the terminal understands it."""
     texts: list[str] = []
     driver = app._driver
-    assert driver is not None
     write = driver.write
 
     def hear(data: str) -> None:

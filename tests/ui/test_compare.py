@@ -322,7 +322,6 @@ async def test_the_cursor_stands_in_the_chart_and_the_values_are_of_its_step(run
         await pilot.pause()
         assert "newest values: step 50" in page_text(app)
         await press(pilot, "A")
-        assert app.page is not None
         app.page.show_window(120, 180, app.moment)
         app.cursor.show(60)
         await pilot.pause()
@@ -441,7 +440,6 @@ async def test_a_window_on_another_axis_is_the_same_stretch_of_it_in_every_run(t
         app.marked = [run.path.raw for run in app.session.runs]
         runs = compared_runs(app.moment)
         built = build_overlay(runs, ("entropy", ""), Axis.TOKENS, columns=80, zoom=Zoom(50, 60))
-        assert built is not None
         low, high = built[0].span or (0.0, 0.0)
         assert len(built[0].series) == 2
         for one in built[0].series:

@@ -35,7 +35,6 @@ async def test_a_guess_is_confirmed(run: Path, tmp_path: Path) -> None:
         await press(pilot, "enter")
         app.session.drain()
         identity = app.followed.identity
-        assert identity is not None
         signal = identity.primary("reward_mean")
         assert signal is not None and signal.key == "my/rew"
         said = tomllib.loads((tmp_path / "state" / "rltop" / "metrics.toml").read_text())
@@ -57,7 +56,6 @@ async def test_a_key_without_a_guess_is_found_a_metric_by_typing(run: Path) -> N
         await press(pilot, "M", "slash", *"queue", "enter", "enter")
         app.session.drain()
         identity = app.followed.identity
-        assert identity is not None
         signal = identity.primary("queue_size")
         assert signal is not None and signal.key == "x/y"
 
@@ -81,7 +79,6 @@ async def test_a_share_that_is_logged_in_percent_is_read_as_one(
         await press(pilot, "enter")
         app.session.drain()
         identity = app.followed.identity
-        assert identity is not None
         signal = identity.primary("success_frac")
         assert signal is not None and signal.read(60.0) == pytest.approx(0.6)
         assert not identity.refused

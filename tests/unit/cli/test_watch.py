@@ -495,7 +495,6 @@ def test_what_it_started_ends_too_when_it_has_no_time_to_end_it(tmp_path: Path, 
     ) as program:  # fmt: skip
         try:
             # A command that has not been said to be started may not be known to the process that ends it.
-            assert program.stdout is not None
             while "started, process" not in program.stdout.readline():
                 assert program.poll() is None
             for _ in range(2000):
@@ -553,7 +552,6 @@ def test_a_directory_is_looked_at_again_for_the_files_of_a_restart(tmp_path: Pat
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        assert watch.stdout is not None
         assert json.loads(watch.stdout.readline())["event"] == "watching"
         write_events(folder, [(31, 1.7e9 + 50, {"train/loss": float("nan")})], begun_s=1_700_000_100)
         rule = next(line for line in map(json.loads, watch.stdout) if line["event"] == "raised")

@@ -49,7 +49,6 @@ def test_the_text_is_that_of_the_trace() -> None:
     (source,) = dumps_in(str(RUN / "rollouts"))
     source.refresh()
     text = source.text(source.read(2)[4])
-    assert text is not None
     assert [passage.heading for passage in text.passages] == [
         "prompt: system", "prompt: user", "completion: assistant", "completion: tool", "completion: assistant",
     ]  # fmt: skip

@@ -160,7 +160,6 @@ def test_a_long_table_is_one_row_per_step(name: str, tmp_path: Path) -> None:
     run = read_whole(str(path), Config(), FakeClock()).runs[0]
     assert (set(run.stream.keys), [*run.stream.steps()]) == (set(METRICS), [*range(1, 61)])
     assert all(run.stream.value(key, step) == value for step, key, value in BY_STEP)
-    assert run.identity is not None
     assert {"reward_mean", "entropy", "response_len_mean"} <= set(run.identity.signals)
     assert not {"L6", "L12"} & {event.rule for event in run.events}
     assert run.counts.text_values == 0

@@ -52,7 +52,6 @@ def groups_of(source: RolloutSource, step: int) -> dict[str, list[Completion]]:
 
 def words_of(source: RolloutSource, completion: Completion) -> list[tuple[str, str]]:
     text = source.text(completion)
-    assert text is not None
     return [tuple(passage) for passage in text.passages]
 
 
@@ -80,7 +79,6 @@ def test_verl_groups_by_uid_or_by_the_text_of_the_prompt(tmp_path: Path, has_uid
     assert [each.characters for each in longest] == [10, 10, 10, 40]
     assert all(each.tokens is None for each in longest)
     text = source.text(longest[-1])
-    assert text is not None
     assert [passage.heading for passage in text.passages] == ["prompt", "completion", "reference answer"]
     assert dict(text.facts)["acc"] == "0"
 
@@ -439,5 +437,4 @@ def test_a_byte_that_is_no_utf_8_costs_no_completion(tmp_path: Path) -> None:
     dump = only(path)
     assert [len(dump.read(step)) for step in dump.steps] == [12, 12, 12]
     text = dump.text(dump.read(1)[0])
-    assert text is not None
     assert [passage.text for passage in text.passages][1:] == ["answ\\xe9r 0\nof group 0"]

@@ -170,7 +170,6 @@ def test_a_child_is_gone_with_its_probe() -> None:
 def test_a_child_ends_where_the_program_is_killed() -> None:
     """Its standard input ends, whatever ends the program."""
     running = subprocess.Popen(["sh", "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    assert running.stdin is not None
     running.stdin.close()
     assert running.wait(PATIENCE_S) is not None
 

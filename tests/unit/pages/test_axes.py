@@ -33,7 +33,6 @@ def test_samples_are_those_since_the_start(
     snapshot = Snapshot(session.runs[0])
     assert Axis.SAMPLES in axes_logged(snapshot)
     found = places(snapshot, Axis.SAMPLES)
-    assert found is not None
     assert (found.at(1), found.at(40)) == (0.0, last)
     assert found.at(2) in (second, second + 1)
 

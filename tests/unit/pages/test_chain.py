@@ -102,7 +102,6 @@ def test_a_nan_before_is_a_link_of_its_own() -> None:
     view = chain(trl_run(reward=ONSET, nan_at=ONSET - 4))
     first = view.links[0]
     assert (first.title, first.records) == ("NaN/Inf", -4)
-    assert first.signal is not None
     assert first.signal.key == "loss"
     assert view.conclusion.startswith("NaN/Inf came 4 records before reward")
 
@@ -155,7 +154,6 @@ def test_a_collapse_has_one_order_and_no_cause_that_did_not_move() -> None:
 
 def test_a_symptom_does_not_move_after_its_own_onset() -> None:
     view = chain(trl_run(reward=ONSET + 7, entropy=ONSET - 8))
-    assert view.subject is not None
     assert (view.subject.moved.step, view.subject.records) == (ONSET, 0)
 
 
@@ -165,7 +163,6 @@ def test_a_symptom_has_its_numbers_of_its_own_onset_not_of_an_earlier_move() -> 
         for step in range(1, 241)
     ]
     view = chain(run_of("".join(json.dumps(row) + "\n" for row in rows).encode()))
-    assert view.subject is not None
     moved = view.subject.moved
     assert (round(moved.before, -1), round(moved.after, -1), moved.step) == (90.0, 20.0, ONSET) and moved.score < 0.0
 
@@ -247,7 +244,6 @@ def test_a_line_that_drifts_is_neither_unchanged_nor_first() -> None:
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
     verdict = a_verdict("E1", family="entropy", metric="entropy", key="entropy", since_step=ONSET)
     view = build_chain(Snapshot(run), verdict, 60)
-    assert view.subject is not None
     assert view.subject.moved.is_drift
     assert view.first is None
     assert "truncated moved 20 records before the onset" in view.conclusion
@@ -265,7 +261,6 @@ def test_a_reward_of_one_part_is_said_once() -> None:
         row = {"step": step, "reward": reward, "rewards/right/mean": reward, "entropy": 1.0, **FINGERPRINT}
         lines.append(json.dumps(row) + "\n")
     run = run_of("".join(lines).encode())
-    assert run.identity is not None
     assert run.identity.primary("reward_component") is not None
     view = chain(run)
     assert "reward component" not in by_title(view)
@@ -281,7 +276,6 @@ def test_two_that_stand_still_are_still_two() -> None:
 def test_a_symptom_whose_line_shows_nothing_is_never_said_to_have_moved() -> None:
     run = trl_run(entropy=ONSET)
     view = chain(run)
-    assert view.subject is not None
     assert view.subject.records is None
     assert "with the onset" in view.conclusion
     text = text_of(paint_chain(view, 120, UNICODE))
@@ -301,14 +295,12 @@ def test_the_part_of_a_reward_that_fell_is_the_subject() -> None:
         lines.append(json.dumps(row) + "\n")
     verdict = a_verdict("R10", family="reward", metric="reward_component", key="rewards/right/mean", since_step=ONSET)
     view = build_chain(Snapshot(run_of("".join(lines).encode())), verdict, 60)
-    assert view.subject is not None
     assert (view.subject.title, view.subject.signal and view.subject.signal.key) == ("right", "rewards/right/mean")
 
 
 @each_row(("early", "other"), [(4, 4), (9, 5)])
 def test_a_symptom_does_not_move_before_its_own_onset(early: int, other: int) -> None:
     view = chain(trl_run(reward=ONSET - early, entropy=ONSET - other, mean_length=ONSET + 6))
-    assert view.subject is not None
     assert (view.subject.moved.step, view.subject.records) == (ONSET, 0)
     assert by_title(view)["entropy"] == pytest.approx(-other, abs=1)
     assert view.conclusion.startswith(f"entropy moved {other} records before reward")
@@ -332,7 +324,6 @@ def test_every_page_of_an_incident_has_the_steps_at_which_the_rules_date_it() ->
     assert {"grad_norm", "entropy", "reward_mean"} <= since.keys()
     for verdict in alone:
         view = build_chain(Snapshot(run), verdict, 60)
-        assert view.subject is not None
         assert view.subject.records == 0
         for link in view.links:
             if link.signal is not None and link.moved.step is not None and link.signal.metric.name in since:

@@ -105,7 +105,6 @@ CASES = {
 def test_who_waits_for_whom(name: str) -> None:
     series, (generation, training), told, advice = CASES[name]
     flow = build_flow(Snapshot(verl(**series)))
-    assert flow is not None
     assert (flow.waits.generating, flow.waits.training) == (generation, training)
     assert all(part in flow.waits.sentence for part in told), flow.waits.sentence
     assert advice in flow.waits.advice
@@ -116,7 +115,6 @@ def test_a_past_step_is_told_by_what_was_known_then() -> None:
     run = verl(trainer=lambda step: 0.02 if step < 25 else 0.6, queue=lambda step: 8 if step < 25 else 0)
     then, now = build_flow(Snapshot(run, 20)), build_flow(Snapshot(run))
     assert then is not None
-    assert now is not None
     assert (then.waits.training, now.waits.training) == ("busy", "starved")
     assert now.waits.since == 25
     assert all(box.step is None or box.step <= 20 for box in then.boxes)
@@ -125,7 +123,6 @@ def test_a_past_step_is_told_by_what_was_known_then() -> None:
 def test_seconds_of_waiting_stand_in_for_a_share() -> None:
     run = verl(**{"timing_s/step": 100.0, "fully_async/total_wait_time": 33.0, "queue": 0})
     flow = build_flow(Snapshot(run))
-    assert flow is not None
     assert flow.waits.trainer == pytest.approx(0.33)
     assert flow.waits.training == "starved"
 
@@ -173,7 +170,6 @@ def test_the_document_says_the_same(fixture: str) -> None:
     document = pipeline_document(Snapshot(run))
     flow = build_flow(Snapshot(run))
     assert document is not None
-    assert flow is not None
     assert document["sentence"] == flow.waits.sentence
     assert [part["name"] for part in document["parts"]] == [box.name for box in flow.boxes]
     json.dumps(document, allow_nan=False)
@@ -189,7 +185,6 @@ def test_the_classes_of_goodput_exclude_one_another() -> None:
         }
     )
     found = build_goodput(Snapshot(run))
-    assert found is not None
     assert found.shares["failed"] == pytest.approx(0.1)
     assert found.shares["stale"] == pytest.approx(0.2)
     # Half of what came into a batch.
@@ -205,7 +200,6 @@ def test_counts_of_single_steps_are_no_running_total() -> None:
     counted = {"training/rollout_failure/evicted_samples": lambda step: step % 2, "rollout/n": 4}
     run = verl(**{"fully_async/rollouter/step_generated_samples": 40, **counted})
     found = build_goodput(Snapshot(run))
-    assert found is not None
     assert found.shares["failed"] == pytest.approx(0.5 * 4 / 40)
 
 
@@ -220,7 +214,6 @@ SHARES = ("response/aborted_ratio", "response_length/clip_ratio")
 def test_the_shares_and_what_was_trained_on_are_everything(shares: dict[str, float], dropped: int) -> None:
     counts = {"fully_async/rollouter/step_generated_samples": 50, "fully_async/count/dropped_stale_samples": dropped}
     found = build_goodput(Snapshot(verl(6, **shares, **counts)))
-    assert found is not None
     assert found.trained + sum(found.shares.values()) == pytest.approx(1.0)
     assert all(share >= 0.0 for share in found.shares.values())
     assert list(found.shares) == [name for name in CLASSES if name in found.shares]
@@ -231,7 +224,6 @@ IDLE_KEYS = {"trainer": 0.1, "dynamic_resource/train_resource_utilization": 0.6,
 
 def test_an_idle_share_is_the_one_that_the_sentence_is_of() -> None:
     flow = build_flow(Snapshot(verl(**IDLE_KEYS)))
-    assert flow is not None
     (idle,) = [fact for box in flow.boxes for fact in box.facts if fact.metric == "trainer_idle_frac"]
     assert (idle.reading.signal.key, idle.point.value) == (TRAINER, 0.1)
 
@@ -273,7 +265,6 @@ def test_the_overview_says_the_whole_sentence_before_what_to_turn(width: int) ->
 def test_waits_that_are_no_longer_logged_are_dated() -> None:
     rows = [(step, {**_ALWAYS, **({TRAINER: 0.5, QUEUE: 0} if step < 20 else {})}) for step in range(1, 61)]
     document = pipeline_document(Snapshot(run_of(verl_lines(rows))))
-    assert document is not None
     assert document["sentence"] == "as of step 19: trainer waits 50 % for rollouts; queue empty since 1"
 
 
@@ -286,7 +277,6 @@ def test_seconds_of_many_threads_since_the_start_are_no_share_of_a_step() -> Non
     snapshot = Snapshot(run_of(verl_lines(rows)))
     flow = build_flow(snapshot)
     assert flow is not None
-    assert snapshot.identity is not None
     assert snapshot.identity.dialect.name == "NeMo-RL"
     assert flow.waits.sentence == "trainer waits 5 % of the step; samples are in the queue"
     assert "threads that wait" in text_of(paint_flow(flow, 120, UNICODE))

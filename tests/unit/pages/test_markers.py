@@ -109,7 +109,6 @@ def test_legends_fit_whatever_there_is(width: int, glyphs: Glyphs) -> None:
 
 def test_markers_stand_under_the_aligned_charts(run: FakeRun) -> None:
     frame = frame_around(Snapshot(run), 80, 61)
-    assert frame is not None
     assert frame.cell(79) == frame.left - 1
     assert frame.cell(80) == frame.left + 1
     cells = [frame.cell(step) for step in range(frame.first, frame.last + 1)]

@@ -222,7 +222,6 @@ def test_the_cursor_shows_the_step_it_stands_on(firing: FakeRun) -> None:
 def test_a_downsampled_step_is_not_passed_off_as_a_row() -> None:
     run = run_of(verl_lines(verl_rows(1500)), options=StoreOptions(memory_bytes=300_000))
     bucket = run.stream.downsampled_range(20)
-    assert bucket is not None
     assert bucket[0] < bucket[1]
     first, last = (f"{step:,}" for step in bucket)
     assert f"at steps {first}–{last} of 1,500 (mean)" in text_of(run, at=20)

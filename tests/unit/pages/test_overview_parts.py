@@ -180,7 +180,6 @@ def test_the_times_of_a_loop_of_ones_own_are_a_waterfall() -> None:
     for times, stages, total_s in loops:
         lines = [json.dumps({"step": step, "loss": 0.5, "reward": 0.1, **times}) for step in range(1, 41)]
         timing = build_timing_page(Snapshot(run_of("\n".join(lines).encode() + b"\n"))).timing
-        assert timing is not None
         assert [stage.name.raw for stage in timing.top] == stages
         assert timing.total_s == total_s
 

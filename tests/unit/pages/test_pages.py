@@ -167,7 +167,6 @@ def test_zooming_stays_inside_the_run(first: int, length: int, factor: float, sh
 
 def test_stages_add_up_to_the_step(run: FakeRun) -> None:
     view = build_timing_page(Snapshot(run))
-    assert view.timing is not None
     stacked = sum(stage.duration_s for stage in view.timing.top)
     assert stacked == pytest.approx(view.timing.total_s, rel=0.01)
 
@@ -213,7 +212,6 @@ def test_the_table_has_last_median_and_percentile(run: FakeRun) -> None:
 
 def test_any_past_step_has_its_page(run: FakeRun) -> None:
     view = build_timing_page(Snapshot(run, 1100))
-    assert view.timing is not None
     assert (view.timing.step, view.timing.is_older) == (1100, False)
     text = text_of(paint_timing(view, 120, 38, UNICODE))
     assert "save_checkpoint" in text
@@ -309,7 +307,6 @@ def test_the_verdict_page_tells_everything_that_the_rule_says(run: FakeRun) -> N
 
 def test_what_moved_before_the_onset_is_said(run: FakeRun) -> None:
     chain = build_verdict(Snapshot(run), "O11").chain
-    assert chain is not None
     records = {link.title: link.records for link in chain.links}
     assert records["learning rate"] is None
     assert records["gradient norm"] is None
@@ -334,7 +331,6 @@ def test_a_rule_that_does_not_stand_says_so(run: FakeRun) -> None:
 
 def test_a_past_verdict_is_the_one_of_the_time(run: FakeRun) -> None:
     view = build_verdict(Snapshot(run, 1170), "T2")
-    assert view.verdict is not None
     assert (view.verdict.level, view.verdict.since_step) == (Level.WARN, 1165)
     assert view.verdict.headline == "answers are 1.6× as long as at the start, as of step 1,165"
     begun = build_verdict(Snapshot(run, 1165), "T2").verdict
@@ -397,7 +393,6 @@ def _once_ill(*, is_redone: bool = False) -> FakeRun:
 def test_the_headline_does_not_forget_the_worst() -> None:
     view = build_overview(Snapshot(_once_ill()))
     assert view.sentence.text.raw.startswith("No alerts now · earlier: COLLAPSE, steps 122–146, over")
-    assert view.sentence.target is not None
     assert (view.sentence.target.name, view.sentence.target.step) == ("X1", 126)
     badges = text_of(paint_overview(view, 120, 40, UNICODE)[:5])
     assert "◇ COLLAPSE @122–146" in badges

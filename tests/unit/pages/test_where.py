@@ -148,7 +148,6 @@ def test_what_sources_call_things_is_escaped_on_the_page(tmp_path: Path) -> None
 def test_a_step_that_goes_as_usual_is_a_bar_alone(tmp_path: Path) -> None:
     run = job(tmp_path, HANGS, 66.0)
     opened = build_open(Snapshot(run))
-    assert opened is not None
     assert (opened.level, opened.step, opened.usual_s) == (Level.OK, 21, 90.0)
     view = build_overview(Snapshot(run), width=120, height=40)
     text = text_of(paint_overview(view, 120, 40, UNICODE)).splitlines()

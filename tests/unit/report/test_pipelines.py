@@ -51,7 +51,6 @@ def test_a_report_tells_the_pipeline_as_its_page_does(tmp_path: Path) -> None:
     snapshot = snapshot_of(starved(tmp_path))
     report, flow = build_report(snapshot, has_charts=False), build_flow(snapshot)
     told = report.pipeline
-    assert flow is not None and told is not None
     assert (told.waits, told.goodput, told.spent, told.level) == (flow.waits, flow.goodput, flow.spent, Level.WARN)
     assert [[fact.text for fact in box.facts] for box in told.boxes] == [
         [fact.text for fact in box.facts] for box in flow.boxes
@@ -87,24 +86,20 @@ def test_the_compare_page_tells_who_waits_in_each_run(tmp_path: Path) -> None:
 
 def test_gpu_hours_are_told_where_the_number_of_gpus_is_known(tmp_path: Path) -> None:
     unknown = build_flow(snapshot_of(starved(tmp_path)))
-    assert unknown is not None
     assert unknown.spent is None
     flow = build_flow(snapshot_of(tmp_path / "metrics.jsonl", gpus=16))
-    assert flow is not None
     assert flow.spent is not None
     assert flow.goodput is not None
     # 16 GPUs for 20 steps of a minute.
     assert flow.spent.hours == pytest.approx(16 * 20 / 60)
     assert "at least 1.33 for what was not trained on" in flow.spent.words(flow.goodput)
     document = pipeline_document(snapshot_of(tmp_path / "metrics.jsonl", gpus=16))
-    assert document is not None
     assert document["goodput"]["gpus"] == 16
 
 
 def test_gpus_and_bound_are_read_from_the_settings_beside_the_run(tmp_path: Path) -> None:
     settings = "trainer:\n  nnodes: 2\n  n_gpus_per_node: 8\nrollout:\n  nnodes: 1\n  n_gpus_per_node: 8\n"
     snapshot = snapshot_of(starved(tmp_path, settings))
-    assert snapshot.identity is not None
     assert snapshot.identity.gpus == 24
     # veRL's bound is a share of samples, and no number of versions.
     assert snapshot.identity.staleness_bound is None

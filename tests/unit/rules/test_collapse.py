@@ -31,7 +31,6 @@ def test_x1_dates_the_collapse_by_its_first_symptom_and_names_the_order() -> Non
     assert event.level is Level.CRIT
     assert BREAKS < event.record <= BREAKS + 8
     told = story(the(engine, "X1"))
-    assert told is not None
     assert (told.onset_step, told.last_good_step, told.checkpoint_step) == (BREAKS, BREAKS - 1, None)
     assert told.movers[0] == Mover("entropy", BREAKS)
     assert len(told.movers) >= 3

@@ -45,7 +45,6 @@ def counts_of(lines: int, bad: Iterable[int]) -> Counts:
 
 def test_l7_speaks_of_the_newest_lines_only() -> None:
     last = unreadable(counts_of(50, range(31, 51)), range(1, 31))
-    assert last is not None
     assert "20 of the last 50 lines" in last.headline
     assert 15 <= last.since_step <= 25
     assert unreadable(counts_of(180, range(31, 51)), range(1, 161)) is None
@@ -58,7 +57,6 @@ def test_l7_trap_a_few_lines_prove_nothing() -> None:
 def test_l4_waits_for_half_an_hour() -> None:
     assert first_record_late(1799.0) is None
     verdict = first_record_late(2100.0)
-    assert verdict is not None
     assert (verdict.raised_by, verdict.level) == ("L4", Level.INFO)
     assert "35" in verdict.headline
 
@@ -73,7 +71,6 @@ def in_part(rows: int, partial: int) -> Counts:
 
 def test_l7_says_that_lines_were_lost_in_part() -> None:
     verdict = unreadable(in_part(200, 199), range(1, 201))
-    assert verdict is not None
     assert verdict.level is Level.INFO
     assert "199 of 200 metric lines could be read only in part" in verdict.headline
     assert unreadable(in_part(200, 40), range(1, 201)) is None

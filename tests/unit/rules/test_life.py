@@ -150,7 +150,6 @@ def test_alarms_that_begin_together_are_one_incident_with_the_first_mover() -> N
     assert numbers["E1"] == numbers["O1"] == numbers["T1"] == 1
     assert numbers["O9"] == 2
     incident = the(engine, "T1").incident
-    assert incident is not None
     assert (incident.rule, incident.step) == ("E1", 81)
 
 
@@ -158,11 +157,9 @@ def test_advice_names_the_checkpoint_before_the_onset() -> None:
     entropy = step_up(0.25, 0.02, 81)
     engine = play(90, entropy=entropy, time_step=30.0, time_save=lambda r: 5.0 if r % 25 == 0 else 0.0, **LEARNING)
     advice = the(engine, "E1").advice
-    assert advice is not None
     assert (advice.action, advice.checkpoint) == (Action.GO_BACK, 75)
     assert advice.text.startswith("go back to checkpoint 75: ")
     without = the(play(90, entropy=entropy, **LEARNING), "E1").advice
-    assert without is not None
     assert without.action is Action.STOP
 
 
@@ -269,7 +266,6 @@ def test_what_still_falls_has_not_settled_and_the_level_is_the_one_that_stays() 
     assert settled
     assert settled[0] > 115
     levels = the(engine, "E4").settled
-    assert levels is not None
     assert levels.value == pytest.approx(0.45, rel=0.04)
 
 
@@ -310,7 +306,6 @@ def test_entropy_that_settles_at_nothing_is_harmless_only_with_the_reward_at_its
 
 def advice_of(engine: Engine, rule: str) -> str:
     advice = the(engine, rule).advice
-    assert advice is not None
     return advice.text
 
 
@@ -335,7 +330,6 @@ def test_what_was_cut_off_from_the_first_record_needs_a_limit_and_no_checkpoint(
         engine = play(40, rules=alone(rule), **cut)
         assert "raise the length limit" in advice_of(engine, rule)
         after = review(the(engine, rule)).advice
-        assert after is not None
         assert after.text.startswith("review: completions have been truncated")
         assert the(engine, rule).since_record == 1
 
@@ -350,7 +344,6 @@ def test_the_advice_after_a_critical_alert_is_not_that_of_a_warning() -> None:
     engine = play(60, Algorithm.DPO, grad_norm=lambda r: NonFinite.NAN if r > 40 else 0.5, loss=noisy(0.5))
     assert the(engine, "L1").level is Level.CRIT
     after = review(the(engine, "L1")).advice
-    assert after is not None
     assert "harmless" not in after.text
 
 
@@ -364,7 +357,6 @@ def test_what_is_over_is_reviewed_and_not_stopped() -> None:
     for one in engine.verdicts:
         if one.advice is not None:
             after = review(one).advice
-            assert after is not None
             assert after.action is Action.REVIEW
             assert "stop" not in after.text.split(":")[0]
 

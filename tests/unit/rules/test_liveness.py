@@ -43,7 +43,6 @@ def test_trap_until_a_checkpoint_was_seen_it_is_only_a_warning() -> None:
     liveness, _ = heard(66.0)
     assert liveness.level(86400.0) is Level.WARN
     verdict = liveness.verdict(3000.0)
-    assert verdict is not None
     assert "first checkpoint" in verdict.headline
 
 
@@ -68,7 +67,6 @@ def test_fast_runs_are_not_stalled_after_a_second() -> None:
 def test_the_verdict_says_how_long_and_what_is_usual() -> None:
     liveness, _ = heard(66.0, save_every=10, save_s=114.0)
     verdict = liveness.verdict(840.0, key="timing_s/step")
-    assert verdict is not None
     assert verdict.headline == "no new record for 14 m (median gap 66.0 s, p99 180 s)"
     assert (verdict.rule, verdict.family, verdict.group, verdict.since_record) == ("L4", "liveness", "system", 50)
     assert verdict.key == "timing_s/step"

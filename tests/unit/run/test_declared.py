@@ -107,7 +107,6 @@ def test_a_chart_covers_the_declared_range(tmp_path: Path) -> None:
     view = build_metric(Snapshot(run), "reward/countdown/mean")
     assert view.reading.declared == (0, 2)
     axes = axes_of(view.plot, 80, 20)
-    assert axes is not None
     assert (axes.low, axes.high) == (0, 2)
     assert view.reading.line().scale == (0, 2)
     assert any(one.name == "range" and one.remark == "declared" for one in view.statistics)

@@ -56,9 +56,7 @@ def texts(run: Run) -> list[str]:
 
 def test_the_margin_is_a_row_that_says_how_it_follows(tmp_path: Path) -> None:
     run = openrlhf(tmp_path / "tb", pairs())
-    assert run.identity is not None
     margin = run.identity.primary("dpo_margin")
-    assert margin is not None
     assert margin.key == KEY
     for step in (1, 60, 120):
         row = run.stream.row(step)
@@ -77,9 +75,7 @@ def test_a_reward_model_has_one_too(tmp_path: Path) -> None:
     rows = pairs()
     rows[49]["eval/acc_mean"] = rows[49]["eval/reward_mean"] = 0.1
     run = openrlhf(tmp_path, rows)
-    assert run.identity is not None
     margin = run.identity.primary("rm_margin")
-    assert margin is not None
     assert margin.key == KEY
 
 
@@ -197,7 +193,6 @@ def test_steps_per_second_of_ms_swift_are_a_step_time(tmp_path: Path) -> None:
         for i, speed in enumerate([0.0] + [0.25] * 40)
     ]
     run = kept(tmp_path, rows)
-    assert run.identity is not None
     step_time = run.identity.primary("time_step")
     assert step_time is not None and step_time.key == "1 ÷ train_speed(iter/s)"
     assert run.stream.value(step_time.key, 7) == 4.0

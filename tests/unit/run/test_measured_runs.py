@@ -57,7 +57,6 @@ def timing(run: Run, at: int | None = None) -> TimingView:
 def test_a_telescope_run_is_one_run_with_its_own_dialect(tmp_path: Path) -> None:
     TelescopeRun().add_steps(range(30)).write(tmp_path / "wandb" / "run-20260101_100000-abc" / "files")
     run = read(tmp_path)
-    assert run.identity is not None
     assert run.identity.dialect.name == "Telescope"
     assert run.stream.rows == 30
     assert not run.stream.restarts
@@ -66,7 +65,6 @@ def test_a_telescope_run_is_one_run_with_its_own_dialect(tmp_path: Path) -> None
 
 def test_its_groups_are_as_large_as_its_samples_say(tmp_path: Path) -> None:
     run = read(TelescopeRun(group_size=6).add_steps(range(25)).write(tmp_path))
-    assert run.identity is not None
     assert run.identity.group_size == 6
 
 
@@ -90,7 +88,6 @@ def test_its_waterfall_is_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize("slow_rank", [-1, 1])
 def test_a_slow_rank_is_named_with_its_stage(tmp_path: Path, slow_rank: int) -> None:
     run = read(TelescopeRun(ranks=4, slow_rank=slow_rank).add_steps(range(16)).write(tmp_path))
-    assert run.ranks is not None
     assert run.ranks.is_measured
     fired = [verdict for verdict in run.verdicts if verdict.rule == "P15"]
     assert len(fired) == (slow_rank >= 0)
@@ -120,7 +117,6 @@ def test_a_trace_alone_is_a_run(tmp_path: Path) -> None:
     path = tmp_path / "trace_events.jsonl"
     path.write_bytes(embodied(range(9)).lines())
     run = read(tmp_path)
-    assert run.identity is not None
     assert run.identity.dialect.name == "RLinf"
     assert run.stream.rows == 9
 

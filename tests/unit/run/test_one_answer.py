@@ -74,7 +74,6 @@ def test_the_screen_says_of_a_log_what_where_says(case: dict[str, Any], tmp_path
     path, now_s = write(case, tmp_path)
     run = followed(path, now_s)
     assert (run.state in OVER) == (case["state"] in ("dead", "interrupted"))
-    assert run.whereabouts is not None
     assert run.whereabouts.status().state == case["state"]
     if run.state in OVER:
         sentence = build_overview(Snapshot(run)).sentence.text.raw
@@ -160,7 +159,6 @@ def test_the_log_of_a_job_before_it_tells_nothing_of_a_run(is_timed: bool, tmp_p
     os.utime(log, (end_s - 86_400.0, end_s - 86_400.0))
     run = followed(metrics, end_s + 10_000.0)
     assert (run.state, run.failure.raw) == (RunState.ENDED, "")
-    assert run.whereabouts is not None
     assert run.whereabouts.status().state not in ("dead", "interrupted")
     read = read_path(str(metrics), load({}, {"HOME": str(tmp_path)}))
     assert status_of(read, end_s + 10_000.0, SourceResults()).state == "ended"
@@ -228,7 +226,6 @@ def test_the_job_that_the_log_beside_a_run_names_has_one_limit(
         pass
     session.follow_job(session.runs[0])
     followed_job, ends = session.runs[0].whereabouts, time.monotonic() + PATIENCE_S
-    assert followed_job is not None
     while followed_job.status().ends_s is None:
         assert time.monotonic() < ends
         session.step(10.0)

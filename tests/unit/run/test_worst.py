@@ -24,7 +24,6 @@ RAISED = [
 def test_what_has_recovered_is_still_the_worst():
     history = history_of([*RAISED, event(200, "O1", EventState.FIRING, Level.WARN, since=199)])
     worst = history.worst
-    assert worst is not None
     assert (worst.rule, worst.level, worst.since_step, worst.step, worst.recovered_step) == (
         "E1", Level.CRIT, 122, 130, 146,
     )  # fmt: skip

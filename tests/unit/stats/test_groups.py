@@ -56,11 +56,9 @@ def test_an_empty_group_has_no_usual_range() -> None:
 def test_the_ratio_of_the_group_comes_first() -> None:
     values = {"group_len_ratio": 5.2, "group_len_gini": 0.4, "time_gen_sample_max": 90.0, "time_gen_sample_mean": 30.0}
     reading = straggler_reading(values, 8)
-    assert reading is not None
     assert (reading.kind, reading.ratio, reading.gini) == (StragglerKind.GROUP, 5.2, 0.4)
     assert reading.usual == expected_ratio(8)
     unknown = straggler_reading(values)
-    assert unknown is not None
     assert unknown.usual is None
 
 
@@ -71,13 +69,11 @@ def test_the_slowest_rollout_stands_in_then_the_longest_answer() -> None:
         | {"time_gen_sample_max": 90.0, "time_gen_sample_mean": 30.0, "slowest_gen": 40.0, "slowest_tool": 60.0},
         8,
     )
-    assert rollout is not None
     assert (rollout.kind, rollout.worst, rollout.typical) == (StragglerKind.ROLLOUT, 100.0, 30.0)
     assert rollout.ratio == pytest.approx(100 / 30)
     assert rollout.tool_share == pytest.approx(0.6)
     assert rollout.usual is None
     length = straggler_reading(lengths)
-    assert length is not None
     assert (length.kind, length.metric, length.ratio) == (StragglerKind.LENGTH, "response_len_max", 4.0)
 
 
@@ -107,10 +103,8 @@ def test_balance_is_what_the_ranks_got() -> None:
 
 def test_statistics_skip_what_has_no_ratio() -> None:
     found = group_statistics([[1, 1, 4], [0, 0, 5], []])
-    assert found is not None
     assert (found.groups, found.size, found.ratio_mean, found.ratio_max) == (1, 3, 4.0, 4.0)
     assert group_statistics([]) is None
     assert group_statistics([[0, 0, 5]]) is None
     mixed = group_statistics([[1, 2], [1, 2, 3]])
-    assert mixed is not None
     assert mixed.size is None

@@ -60,7 +60,6 @@ def test_measured_spans_are_compared_as_logged_durations_are():
             TimedSpan(step, "actor", rank, "update", begun, begun + (15.0 if rank == 2 else 10.0)) for rank in range(4)
         )
     history = measured_ranks(book)
-    assert history is not None
     assert history.is_measured
     (stage,) = history.summary()
     assert (stage.slowest, stage.behind_s) == ("actor rank 2", pytest.approx(5.0))

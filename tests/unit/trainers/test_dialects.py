@@ -222,7 +222,6 @@ def test_one_name_several_meanings(keys: list[str], key: str, metrics: set[str])
 )
 def test_units_are_normalised(keys: list[str], metric: str, raw: float, value: float) -> None:
     signal = found(keys).primary(metric)
-    assert signal is not None
     assert signal.read(raw) == pytest.approx(value)
 
 
@@ -277,7 +276,6 @@ def test_the_cards_of_a_machine_are_instances_of_one_metric_behind_the_mean_of_a
 
 def test_the_rollouts_own_mean_comes_before_that_of_the_training_pass() -> None:
     primary = found([f"train/{key}" for key in OPENRLHF_PPO]).primary("reward_mean")
-    assert primary is not None
     assert primary.key == "train/rollout/reward_mean"
 
 
@@ -319,7 +317,6 @@ def timing_of(keys: list[str], row: dict[str, float]) -> tuple[dict[str, float],
     plan = found([*keys, *row]).dialect.timing
     assert plan is not None
     timing = step_timing(plan, 1, row)
-    assert timing is not None
     if not timing.is_overlapping:
         inside = sum(span.duration_s for span in timing.spans if span.kind is not SpanKind.OVERLAPPING)
         assert inside == pytest.approx(timing.total_s, rel=0.02)
@@ -360,7 +357,6 @@ def test_trinitys_trainer_step_holds_the_update_and_not_the_waiting() -> None:
     plan = found([*TRINITY_TRAINER, *row]).dialect.timing
     assert plan is not None
     timing = step_timing(plan, 1, row)
-    assert timing is not None
     assert timing.total_s == 50.0
     assert [(span.name, span.duration_s) for span in timing.spans] == [("training", 45.0), ("other", 5.0)]
     assert [span.name for span in timing.spans[0].children] == ["old_log_prob", "update_actor"]
@@ -396,7 +392,6 @@ def test_a_telescope_step_is_waiting_plus_active_time() -> None:
     plan = found([*TELESCOPE, *row]).dialect.timing
     assert plan is not None
     timing = step_timing(plan, 1, row)
-    assert timing is not None
     main = {span.name: span.duration_s for span in timing.spans if span.lane == 0}
     assert main == {"waiting_for_data": 10.0, "active": 30.0, "other": 0.0}
     assert [span.name for span in timing.spans if span.lane] == ["weight_sync_inference"]
