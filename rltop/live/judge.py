@@ -210,7 +210,7 @@ def _going(phases: Phases, now_s: float, about: JobStatus) -> JobStatus:
         phase_key=worst.key or None,
         since=worst.begun_s,
         usual_s=usual,
-        unusual=_is_unusual(now_s - worst.begun_s, usual),
+        unusual=_is_unusual(now_s - worst.begun_s, usual or (None if worst.key in _BETWEEN_STEPS else about.step_s)),
         outstanding=next(
             filter(None, map(_outstanding, (worst, *(each for each in inner if each.key == worst.key)))), None
         ),
@@ -293,6 +293,8 @@ def sentence(where: JobStatus, now_s: float, rounded: Callable[[float], float] =
         return f"{where.state}{sign} {where.cause}" if where.cause else where.state
     least = "≥ " if (where.accuracy_s or 0.0) >= 60.0 else ""
     usually = "" if where.usual_s is None else f" (usually {units.duration(where.usual_s)})"
+    if not usually and where.step_s is not None and where.phase and where.phase_key not in _BETWEEN_STEPS:
+        usually = f" (a whole step usually {units.duration(where.step_s)})"
     left = f", {where.outstanding} outstanding" if where.outstanding else ""
     what, since_s = where.phase or "no step", where.since
     if where.accuracy_s == math.inf and where.phase and where.stepped_s is not None:

@@ -307,6 +307,21 @@ def test_a_job_that_is_running_says_when_its_last_step_ended() -> None:
     assert sentence(found, NOW_S + 1_000.0) == "stuck: no step for 16 m 40 s (usually 60.0 s)"
 
 
+def test_an_open_phase_without_a_usual_time_is_set_against_the_usual_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, begun_s = tmp_path / "metrics.jsonl", time.time() - 166.0
+    said = [{"step": n, "loss": 0.1, "timestamp": begun_s - (60 - n) * 0.4} for n in range(1, 61)]
+    open_phase = {"rltop_phase": "rollout", "begin": begun_s, "pid": 7, "host": "n"}
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*said, open_phase]))
+    os.utime(path, (begun_s, begun_s))
+    assert main(["where", "--wait", "0", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert "running: generating for 16" in told and "s (a whole step usually 400 ms)" in told
+    _, found = where(capsys, str(path))
+    assert found["unusual"]
+
+
 def test_a_phase_that_was_seen_just_now_hides_not_how_long_no_step_has_ended() -> None:
     update = Process("node vm", NOW_S, "W", "update_actor", "train", NOW_S, pid=1, is_seen=True)
     steps = rows([(step, NOW_S - 1_000.0 - 60.0 * (9 - step)) for step in range(10)], None)
