@@ -561,14 +561,17 @@ def _compared(view: TimingView, median_s: float, usual: str) -> list[str]:
     if abs(delta) < 0.02 * median_s:
         return [f"({usual})"]
     moved = units.difference(view.total_s, median_s, Unit.SECONDS)
-    grown = view.most_grown
-    texts = []
-    if delta > 0 and grown is not None and len(view.top) > 1 and (grown.delta_s or 0.0) > 0.3 * delta:
-        texts.append(f"({usual}, {moved}: {grown.name} +{units.duration(grown.delta_s or 0.0)})")
-    elif delta > 0 and (rare := _rarest_cost(view)) is not None and rare.duration_s > 0.3 * delta:
-        texts.append(f"({usual}, {moved}: {rare.name} {units.duration(rare.duration_s)})")
-        texts.append(f"({usual}, {moved}: {rare.name})")
-    return [*texts, f"({usual}, {moved})", f"({usual})"]
+    return [*(f"({usual}, {moved}: {cause})" for cause in longer_by(view, delta)), f"({usual}, {moved})", f"({usual})"]
+
+
+def longer_by(view: TimingView, delta_s: float) -> list[str]:
+    """The stage behind a step that took `delta_s` longer than usual, in words, longest first; empty if none is."""
+    grown, rare = view.most_grown, _rarest_cost(view)
+    if delta_s > 0 and grown is not None and len(view.top) > 1 and (grown.delta_s or 0.0) > 0.3 * delta_s:
+        return [f"{grown.name} +{units.duration(grown.delta_s or 0.0)}"]
+    if delta_s > 0 and rare is not None and rare.duration_s > 0.3 * delta_s:
+        return [f"{rare.name} {units.duration(rare.duration_s)}", f"{rare.name}"]
+    return []
 
 
 def _rarest_cost(view: TimingView) -> StageReading | None:

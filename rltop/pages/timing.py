@@ -20,6 +20,7 @@ from rltop.pages.stages import (
     OTHER,
     TimingView,
     build_timing,
+    longer_by,
     paint_stages,
     paint_strip,
     share_text,
@@ -149,31 +150,35 @@ def _statistic(name: str, timing: TimingView, history: Sequence[float], whole_s:
 
 def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
     parts = []
-    longer, grown = timing.longer, timing.most_grown
+    longer = timing.longer
     if longer is not None:
         parts.append(f"{longer_words(longer, timing)}: they were measured over different intervals")
     if timing.median_s is not None:
         delta = timing.total_s - timing.median_s
         if delta > _SLOWER * timing.median_s:
-            text = f"step time +{units.duration(delta)} vs median {units.duration(timing.median_s)}"
-            if not timing.strip[-1].is_whole and grown is not None and grown.delta_s is not None:
-                text += f", {grown.name.raw} alone +{units.duration(grown.delta_s)}"
-            parts.append(text)
+            text = f"this step +{units.duration(delta)} vs median {units.duration(timing.median_s)}"
+            parts.append(", ".join([text, *longer_by(timing, delta)[:1]]))
         elif delta < -_SLOWER * timing.median_s:
-            parts.append(f"step time −{units.duration(-delta)} vs median {units.duration(timing.median_s)}")
+            parts.append(f"this step −{units.duration(-delta)} vs median {units.duration(timing.median_s)}")
         else:
-            parts.append(f"step time close to the median of {units.duration(timing.median_s)}")
+            parts.append(f"this step is close to the median of {units.duration(timing.median_s)}")
     whole = table[0]
     if whole.trend is not None and len(timing.strip) >= _MIN_FOR_TREND:
         quarter = max(1, len(timing.strip) // 4)
         oldest, newest = timing.strip[0].step, timing.strip[-quarter].step
-        if abs(whole.trend) < _SLOWER:
+        between = median_of([step.total_s for step in timing.strip[quarter:-quarter]])
+        is_other = abs(between - whole.median_s) > _SLOWER * whole.median_s
+        if abs(whole.trend) < _SLOWER and not is_other:
             parts.append(f"steady since step {units.step(oldest)}")
+        elif abs(whole.trend) < _SLOWER:
+            parts.append(
+                f"steps from {units.step(newest)} on take as long as around step {units.step(oldest)}"
+                f", those between {units.duration(between)} (median)"
+            )
         else:
-            word = "slower" if whole.trend > 0 else "faster"
-            by = units.share(abs(whole.trend))
-            how = f"{by} {word} than" if whole.trend < 1 else f"{units.number(1 + whole.trend)}× as slow as"
-            text = f"steps from {units.step(newest)} on are {how} around step {units.step(oldest)}"
+            by, word = units.share(abs(whole.trend)), "longer" if whole.trend > 0 else "less time"
+            how = f"{by} {word} (median) than" if whole.trend < 1 else f"{units.number(1 + whole.trend)}× as long as"
+            text = f"steps from {units.step(newest)} on take {how} around step {units.step(oldest)}"
             cause = _behind(table, quarter)
             parts.append(text + (f", mostly {cause.name.raw}" if cause is not None else ""))
     if len(table) == 1:

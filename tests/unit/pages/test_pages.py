@@ -173,7 +173,7 @@ def test_stages_add_up_to_the_step(run: FakeRun) -> None:
 
 def test_the_page_names_the_stage_behind_a_slow_down(run: FakeRun) -> None:
     text = text_of(paint_timing(build_timing_page(Snapshot(run)), 120, 38, UNICODE)).replace("\n", " ")
-    assert "gen alone +27.4 s" in text
+    assert ", gen +27.4 s;" in text
     assert "mostly gen" in text
 
 
@@ -185,7 +185,21 @@ def test_what_explains_little_of_a_slow_down_is_not_named_and_a_short_step_is_no
     rows.append((91, {"timing_s/step": 40.0, "timing_s/gen": 30.0, "timing_s/adv": 1.0}))
     text = text_of(paint_timing(build_timing_page(Snapshot(run_of(verl_lines(rows)))), 120, 38, UNICODE))
     assert "mostly other" in text
-    assert "step time −82.5 s vs median 122 s" in text
+    assert "this step −82.5 s vs median 122 s" in text
+
+
+def test_a_step_that_a_rare_stage_made_long_is_explained_by_that_stage() -> None:
+    rows = [(step, {"timing_s/step": 10.0, "timing_s/gen": 9.0, "timing_s/adv": 0.5}) for step in range(1, 51)]
+    rows[-1][1].update({"timing_s/step": 415.0, "timing_s/gen": 12.0, "timing_s/testing": 400.0})
+    text = text_of(paint_timing(build_timing_page(Snapshot(run_of(verl_lines(rows)))), 120, 38, UNICODE))
+    assert "this step +405 s vs median 10.0 s, testing 400 s" in text
+
+
+def test_a_run_that_is_as_fast_as_at_first_is_not_called_steady_if_it_was_slower_between() -> None:
+    times = [10.0] * 20 + [20.0] * 40 + [10.0] * 20
+    rows = [(step, {"timing_s/step": took_s, "timing_s/gen": 9.0}) for step, took_s in enumerate(times, 1)]
+    said = build_timing_page(Snapshot(run_of(verl_lines(rows)))).explanation.raw
+    assert "steady" not in said and "take as long as around step 1, those between 20.0 s (median)" in said
 
 
 def test_a_steady_run_is_said_to_be_steady() -> None:
@@ -249,7 +263,7 @@ def test_a_step_without_stages_is_one_row_and_no_culprit() -> None:
     assert [one.name.raw for one in view.table] == ["step"]
     said = view.explanation.raw
     assert "no stages logged" in said and "most of it in" not in said and "step alone" not in said
-    assert "2.00× as slow as" in said
+    assert "2.00× as long as" in said
 
 
 def test_a_stage_that_is_longer_than_the_step_is_no_percentage_of_it() -> None:
