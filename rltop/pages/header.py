@@ -332,8 +332,8 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     if view.cursor is not None and level < 4:
         pieces.append(Piece("now ", "unit"))
     if view.step_s is not None and level < 5 and view.open is None:
-        is_told = view.logged_s is not None and level < 1
-        why = f" by the clock, {units.duration(view.logged_s or 0.0)} logged" if is_told else ""
+        why = "" if view.logged_s is None or level > 2 else " by the clock"
+        why += f", {units.duration(view.logged_s or 0.0)} logged" if why and level < 1 else ""
         pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(why, "note"), Piece(gap)]
     # GPU-hours say more than the elapsed time, which is dropped first.
     cost = [] if view.gpu_hours is None else [Piece(units.number(view.gpu_hours), "value"), Piece(" GPU-hours", "unit")]

@@ -278,7 +278,7 @@ def _opening(snapshot: Snapshot, firing: Sequence[Verdict]) -> str:
         return firing[0].headline.rstrip(".")
     warm_up = snapshot.part.judging.now.warm_up
     if warm_up is not None:
-        return f"learning what is normal: {warm_up[0]} of {warm_up[1]} steps"
+        return f"learning what is normal: {warm_up[0]} of {warm_up[1]} records"
     return _NOTHING
 
 

@@ -526,6 +526,7 @@ def _begun(view: TimingView, gap: str, width: int, glyphs: Glyphs) -> RowBuilder
     """Begin a row with the step and its duration."""
     builder = RowBuilder(width, glyphs).add(" STEP ", "title").add(units.step(view.step), "strong")
     builder.add(f" of the {view.stream}" if view.stream.raw else "", "note")
+    builder.add(", the newest with a time" if view.is_older else "", "note")
     builder.add(f"{gap}{units.duration(view.total_s)}", "value")
     return builder.add("" if view.is_measured else " logged", "note")
 
@@ -549,9 +550,8 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
 
 
 def _comparisons(view: TimingView) -> list[str]:
-    older = "newest step with timing" if view.is_older else ""
     if view.median_s is None:
-        return [older]
+        return []
     count, median = len(view.strip), units.duration(view.median_s)
     return [*_compared(view, view.median_s, f"median of last {count}: {median}"), f"(median of {count}: {median})"]
 

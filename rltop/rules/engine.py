@@ -425,9 +425,9 @@ class Engine(Cloned):
 
     @property
     def warm_up(self) -> tuple[int, int] | None:
-        """(Records seen, records that the baselines need), or None once the baselines are final."""
-        seen = self._context.record
-        return (seen, WARM_UP_RECORDS) if seen < WARM_UP_RECORDS else None
+        """(Training records seen, those that the baselines need), or None once the baselines are final."""
+        seen, needed = self._context.record, WARM_UP_RECORDS
+        return (min(seen, self._context.observation.record) if seen else 0, needed) if seen < needed else None
 
     def clone(self) -> Self:
         """An independent copy with an empty event log."""

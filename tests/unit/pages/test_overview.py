@@ -167,7 +167,14 @@ def test_no_baseline_is_invented_while_there_is_none() -> None:
     assert " — " in row
     text = text_of(run)
     assert "LEARNING  no alerts yet" in text
-    assert text.count("learning what is normal: 8 of 30 steps") == 1
+    assert text.count("learning what is normal: 8 of 30 records") == 1
+
+
+def test_what_counts_an_evaluation_among_the_steps_says_what_it_counts() -> None:
+    rows = [(0, {"val/test_score/math": 0.1}), *verl_rows(8), (9, {"val/test_score/math": 0.2})]
+    text = text_of(run_of(verl_lines(rows)))
+    assert "step 9" in text.splitlines()[0]
+    assert "learning what is normal: 8 of 30 records" in text and "STEP 8, the newest with a time " in text
 
 
 def test_badges_wait_while_history_is_read(healthy: FakeRun) -> None:

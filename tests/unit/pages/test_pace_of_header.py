@@ -132,6 +132,7 @@ def test_a_pace_that_is_not_what_is_logged_says_so(tmp_path: Path, logged_s: flo
     assert (view.step_s, view.logged_s) == (209.0, logged_s if is_told else None)
     texts = [paint_header(view, width, UNICODE).text for width in range(60, 200)]
     assert (f"209 s/step by the clock, {logged_s:.0f} s logged" in texts[-1]) == is_told
+    assert any("209 s/step by the clock  " in text for text in texts) == is_told
     # Where not all has room, that the two differ is told longer than how long the run has lasted.
     assert any("logged" in text and "elapsed" not in text for text in texts) == is_told
     assert is_told == all("logged" in text for text in texts if "elapsed" in text)
