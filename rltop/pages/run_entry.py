@@ -41,6 +41,7 @@ class RunEntry:
         verdict: what the run died of; else the title of the worst active alert, empty without one.
         worst: the worst past alert, if it was worse than the active ones; None without one.
         is_milder: that alert is the active one, which is milder now.
+        copies: other files that hold the same run, which are not read.
         reward, best: the newest reward; the best validation score with its step.
         is_judged: level, verdict and alerts are up to date; else they are older or not known yet.
     """
@@ -66,6 +67,7 @@ class RunEntry:
     speed: Value | None = None
     eta_s: float | None = None
     is_judged: bool = True
+    copies: int = 0
 
     @property
     def attention(self) -> Level:
@@ -133,6 +135,7 @@ def unjudged_entry(snapshot: Snapshot) -> RunEntry:
         speed=newest(snapshot, SPEEDS),
         eta_s=eta_of(snapshot, pace),
         is_judged=False,
+        copies=len(snapshot.run.copies),
     )
 
 

@@ -207,9 +207,10 @@ def _mark(entry: RunEntry, marked: Sequence[str]) -> Cell:
 
 
 def _name(entry: RunEntry, role: str) -> Cell:
-    if entry.streams == 1:
-        return entry.name.display, role
-    return Piece(entry.name.display, role), Piece(f" ({entry.streams} streams)", role)
+    streams = f"{entry.streams} streams" if entry.streams > 1 else ""
+    copies = f"+{units.counted(entry.copies, 'copy', 'copies')}" if entry.copies else ""
+    told = ", ".join(filter(None, (streams, copies)))
+    return (Piece(entry.name.display, role), Piece(f" ({told})", role)) if told else (entry.name.display, role)
 
 
 def _verdict(entry: RunEntry) -> str:

@@ -193,6 +193,13 @@ def test_runs_whose_names_are_alike_can_be_told_apart():
         assert len({row.text for row in rows}) == 12
 
 
+def test_a_run_that_stands_in_several_files_says_how_many_more():
+    run = run_of(verl_lines(verl_rows(3)))
+    assert "copies" not in row_of(read_entry(Snapshot(run)))
+    run.copies = ("/runs/a/trainer_state.json", "/runs/a/tb/events.out.tfevents.1")
+    assert f"{run.name} (+2 copies) " in row_of(read_entry(Snapshot(run)))
+
+
 def past(level=Level.CRIT, *, is_earlier=False):
     return Alert("X1", "collapse", level, 122, 126, 146, is_earlier=is_earlier)
 
