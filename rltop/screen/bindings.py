@@ -162,4 +162,5 @@ def _reaching(keymap: Mapping[str, str], *chain: Iterable[Binding]) -> dict[str,
                     if one.id not in _YIELDING:
                         kept.add(key)
             taken |= kept
-    return {id: tuple(keys) for id, keys in found.items()}
+    # Two default keys of an action that yields may have become the same one.
+    return {id: tuple(dict.fromkeys(keys)) for id, keys in found.items()}

@@ -197,6 +197,7 @@ def test_a_key_goes_to_the_list_then_to_the_page_then_to_the_application() -> No
     assert names.every("alerts") == ("y",) and names.every("smooth") == ("s",)
     assert names.every("pan-left") == ("←", "Shift-←") and names.every("rollouts") == ("h",)
     assert key_names({"fold": "k"}, [Scope.METRICS]).every("fold") == ("k",)
+    assert key_names({"back": "Z"}, [Scope.METRICS]).every("back") == ("Z",), "not once for each of its default keys"
     assert key_names({"alerts": "s,y"}).every("alerts") == ("s", "y")
     assert names.every("live-end") == ("End",) and names.every("last") == ("End", "G")
     assert key_names({}, [Scope.FILTER, Scope.METRICS, Scope.MATCHES]).every("to-list") == ("↓",), (
