@@ -102,6 +102,9 @@ _WHY: Mapping[str, str] = MappingProxyType(
 """Why a key has no effect now, by action; the footer omits it meanwhile."""
 
 
+_UNSEEN = frozenset({"back", "quit", "suspend_process", "help"})
+"""Actions in a window that is too small for the page; what others would do there, nobody could see."""
+
 _OF_STEPS = frozenset({"timing", "metrics", "timeline", "grid", "arrange", "overlay", "find", "go"})
 """Ids of keys that show nothing before the first step."""
 
@@ -303,8 +306,11 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     async def run_action(self, *arguments: object, **options: object) -> bool:
         """Run the action of a key; the previous message is cleared."""
+        action = str(arguments[0]).removeprefix("app.") if arguments else ""
+        if self.shown is not None and self.shown.is_too_small and action not in _UNSEEN:
+            return False
         had, self.message = self.message, ""
-        is_of_run = bool(arguments) and str(arguments[0]).removeprefix("app.").startswith(_OF_ONE_RUN)
+        is_of_run = action.startswith(_OF_ONE_RUN)
         is_there = not is_of_run or await self._follow_chosen(str(arguments[0]))
         is_done = is_there and await super().run_action(*arguments, **options)  # type: ignore[arg-type]
         if not is_done and arguments and arguments[0] in _WHY:
@@ -318,13 +324,13 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         is_allowed: bool | None = True
         shown, run = self.shown, self.followed
         is_typing = shown is not None and shown.is_typing
+        if shown is not None and shown.is_too_small and action not in _UNSEEN:
+            return False
         match action:
             case "live":
                 is_allowed = not self.cursor.is_live and not is_typing
-            case "find":
-                is_allowed = shown is not None and not is_typing
-            case "help":
-                is_allowed = not is_typing
+            case "find" | "help":
+                is_allowed = not is_typing and (shown is not None or action == "help")
             case "show" if parameters == ("flow",):
                 is_allowed = run.identity is not None and run.identity.traits.is_async
             case "change":
@@ -367,6 +373,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         """Update the footer if other keys have an effect now."""
         offered = (
             self.shown,
+            self.shown is not None and self.shown.is_too_small,
             self.absent,
             self.cursor.is_live,
             self.followed.stream.last_step is None,

@@ -168,6 +168,12 @@ class PageScreen(Screen[None]):
         rows = _with_marks(self.page.paint(self.moment, width, height), self.page, self.moment)
         return with_matches(rows, self._sought, self._match) if self._sought else rows
 
+    @property
+    def is_too_small(self) -> bool:
+        """Whether the page says that it needs a larger window, and nothing else."""
+        width, height = self.app.size
+        return width < self.page.least[0] or height - 1 < self.page.least[1]
+
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         self.board.settle()
         moment, told = replace(self._host.moment, keys=self.keys), self._host.message

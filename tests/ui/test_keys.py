@@ -332,6 +332,20 @@ async def test_what_answers_a_key_leaves_the_page_on_the_smallest_screen() -> No
         assert "too small" not in page_text(app) and "LEARNING" in page_text(app)
 
 
+async def test_in_a_window_that_is_too_small_no_key_does_what_nobody_sees() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "a")
+        page, count = app.page, len(app.followed.verdicts)
+        await pilot.resize_terminal(35, 8)
+        await press(pilot, "x", "comma", "T", "e", "m")
+        assert "too small" in page_text(app) and footer(app) == "Esc Back ? Help"
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert app.page is page and app.cursor.is_live and len(app.followed.verdicts) == count
+        assert "x Acknowledge" in footer(app)
+
+
 async def test_before_the_first_step_the_footer_leads_to_no_page_that_is_empty(tmp_path: Path) -> None:
     async with running(app_over(tmp_path), (200, 40)) as (app, pilot):
         idle = "a key that shows nothing before the first step goes into _OF_STEPS of app.py"
