@@ -162,6 +162,12 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self.master, keys.encode("latin-1"))
 
+    def quit(self, keys: str) -> None:
+        """Press keys that end the program, which must end well and leave the terminal as it was."""
+        self.press(keys)
+        assert self.wait() == 0
+        self.assert_untouched()
+
     def kill(self, number: int) -> None:
         os.kill(self.process.pid, number)
 

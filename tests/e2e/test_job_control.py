@@ -198,9 +198,7 @@ def test_stops_without_a_shell_lose_no_key_start_no_threads_and_leave_the_screen
         terminal.until(lambda: terminal.output.count(b"\x1b[?1049h") > shown_times, what="the screen again")
         terminal.until_text(FOOTER)
         assert state(terminal.process.pid) != "T"
-        terminal.press("q")
-        assert terminal.wait() == 0
-        terminal.assert_untouched()
+        terminal.quit("q")
     finally:
         terminal.close()
 

@@ -71,9 +71,7 @@ def test_a_recording_that_is_played_back_says_so_on_every_page(start: Start) -> 
 def test_quitting_by_a_key(start: Start, keys: str) -> None:
     terminal = start()
     terminal.until_text(FOOTER)
-    terminal.press(keys)
-    assert terminal.wait() == 0
-    terminal.assert_untouched()
+    terminal.quit(keys)
 
 
 def test_settings_are_read_again_while_the_screen_is_open_and_a_pin_of_ones_own_is_no_change(
@@ -102,9 +100,7 @@ def test_settings_are_read_again_while_the_screen_is_open_and_a_pin_of_ones_own_
     terminal.press("\x1b")
     (tmp_path / "rltop" / "config.toml").unlink()
     terminal.until(lambda: b"\x1b[?1000h" in terminal.output[before:], what="the mouse again")
-    terminal.press("\x11")
-    assert terminal.wait() == 0
-    terminal.assert_untouched()
+    terminal.quit("\x11")
 
 
 def test_a_byte_that_is_no_text_costs_itself_alone(start: Start) -> None:
@@ -112,8 +108,7 @@ def test_a_byte_that_is_no_text_costs_itself_alone(start: Start) -> None:
     terminal.until_text(FOOTER)
     terminal.press("\xff\xc3?")
     terminal.until_text("Where metrics are listed")
-    terminal.press("qq")
-    assert terminal.wait() == 0
+    terminal.quit("qq")
 
 
 def test_a_terminal_that_says_late_and_in_parts_that_its_ground_is_light(start: Start) -> None:
@@ -131,9 +126,7 @@ def test_a_terminal_that_says_late_and_in_parts_that_its_ground_is_light(start: 
         terminal.press(part)
     terminal.until(lambda: "cyan" not in colours(), what="colours for a light ground")
     assert "METRICS" in terminal.text and "blue" in colours()
-    terminal.press("qq")
-    assert terminal.wait() == 0
-    terminal.assert_untouched()
+    terminal.quit("qq")
 
 
 @pytest.mark.parametrize("keys", ["q", "T" * 40 + "q", "T" * 40 + "\x03"])
@@ -196,9 +189,7 @@ def test_a_crit_that_begins_rings_once_and_the_title_says_so_until_the_end(start
     terminal.until(lambda: b"CRIT NaN/Inf \xc2\xb7 rltop\x1b\\" in terminal.output, what="the alert in the title")
     terminal.until_still()
     assert terminal.output.count(b"\a") - rung == terminal.output.count(b"\x1b]9;") == 1
-    terminal.press("q")
-    assert terminal.wait() == 0
-    terminal.assert_untouched()
+    terminal.quit("q")
     quiet = start("plain", str(path), "--no-bell", "--no-title")
     quiet.until_text(FOOTER)
     quiet.press("q")
@@ -289,9 +280,7 @@ def test_keys_typed_before_textual_is_there_are_not_lost(start: Start, tmp_path:
     assert FOOTER not in terminal.text
     (tmp_path / "may-import").touch()
     terminal.until_text("p95")
-    terminal.press("\x11")
-    assert terminal.wait() == 0
-    terminal.assert_untouched()
+    terminal.quit("\x11")
 
 
 def test_the_early_frame_is_neither_cleared_nor_blanked(start: Start, tmp_path: Path) -> None:
@@ -343,9 +332,7 @@ def test_a_closed_error_stream_is_no_trouble(start: Start, tmp_path: Path) -> No
     terminal = Terminal(["sh", "-c", command], width=120, height=40, XDG_CONFIG_HOME=str(tmp_path))
     try:
         terminal.until_text(FOOTER)
-        terminal.press("q")
-        assert terminal.wait() == 0
-        terminal.assert_untouched()
+        terminal.quit("q")
     finally:
         terminal.close()
 
@@ -390,9 +377,7 @@ def test_a_tour_of_every_page(start: Start) -> None:
     terminal.until_text("metric, alert, theme or action")
     terminal.press("\x1b")
     terminal.until(lambda: "metric, alert, theme or action" not in terminal.text)
-    terminal.press("q")
-    assert terminal.wait() == 0
-    terminal.assert_untouched()
+    terminal.quit("q")
 
 
 LONG = ["run-a.wandb", "progress.csv"]
@@ -502,8 +487,7 @@ def test_no_color_draws_without_colour(start: Start) -> None:
     terminal.until_text(FOOTER)
     terminal.press("t")
     terminal.until_text("p95")
-    terminal.press("\x11")
-    assert terminal.wait() == 0
+    terminal.quit("\x11")
     assert b"38;2;" not in terminal.output and b"48;2;" not in terminal.output
     terminal.assert_untouched()
 
@@ -525,6 +509,4 @@ def test_keys_are_answered_while_a_file_that_is_much_work_is_read(start: Start, 
         terminal.press(key)
         terminal.until(lambda has_help=has_help: ("Everywhere" in terminal.text) is has_help)
         assert terminal.worked_s - began_s < 1.5
-    terminal.press("q")
-    assert terminal.wait() == 0
-    terminal.assert_untouched()
+    terminal.quit("q")

@@ -145,8 +145,7 @@ def test_nothing_is_left_running_after_a_normal_end(start: Start) -> None:
     terminal = start("hold")
     terminal.until_text("early")
     warden = warden_of(terminal)
-    terminal.press("q")
-    assert terminal.wait() == 0
+    terminal.quit("q")
     assert not Path(f"/proc/{warden}").exists()
 
 

@@ -126,8 +126,7 @@ def test_the_screen_waits_and_then_shows_what_has_come(tmp_path: Path) -> None:
         terminal.until_text("log.close()  ->  logs/metrics.jsonl")
         write(tmp_path / "job" / "metrics.jsonl")
         terminal.until_text("step 40")
-        terminal.press("q")
-        assert terminal.wait() == 0
+        terminal.quit("q")
     finally:
         terminal.close()
 
@@ -142,8 +141,7 @@ def test_the_screen_shows_how_far_a_slow_look_is_and_then_the_runs(tmp_path: Pat
     try:
         terminal.until_text(f"scanning {tmp_path}")
         terminal.until_text("RUNS  35")
-        terminal.press("q")
-        assert terminal.wait() == 0
+        terminal.quit("q")
     finally:
         terminal.close()
 

@@ -278,5 +278,4 @@ def test_the_screen_stands_whatever_the_environment_says(rows: Path) -> None:
         terminal.until_still(0.3)
         terminal.press("\x1b")
         terminal.until_still(0.3)
-        terminal.press("q")
-        assert terminal.wait() == 0
+        terminal.quit("q")

@@ -118,9 +118,7 @@ def test_the_screen_follows_more_runs_than_files_may_be_open(tmp_path: Path) -> 
             file.write("".join(json.dumps({"step": i, "loss": 0.5}) + "\n" for i in range(2, 1_778)))
         terminal.press("/r7\r")
         terminal.until_text("1,777")
-        terminal.press("\x11")
-        assert terminal.wait() == 0
-        terminal.assert_untouched()
+        terminal.quit("\x11")
     finally:
         terminal.close()
 
