@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rltop.sources.events import Chunk, ReaderOptions, TailState
-from rltop.sources.file import FileStat, FileSystem, mount_of, read_mountinfo
+from rltop.sources.events import Chunk, ReaderOptions
+from rltop.sources.file import FileStat, FileSystem, mount_of
 from rltop.sources.reader import Reader, ThreadedFeed
 
 POLL_S = 5.0
@@ -26,9 +26,9 @@ HARD_S = 2.0
 def follow() -> Iterator[Callable[..., tuple[ThreadedFeed, threading.Event]]]:
     readers: list[Reader] = []
 
-    def follow(path: Path, options: ReaderOptions, mounts: str = "") -> tuple[ThreadedFeed, threading.Event]:
+    def follow(path: Path, options: ReaderOptions) -> tuple[ThreadedFeed, threading.Event]:
         bell = threading.Event()
-        readers.append(Reader(options, on_data=bell.set, mountinfo=lambda: mounts or read_mountinfo()))
+        readers.append(Reader(options, on_data=bell.set))
         return readers[-1].follow(path), bell
 
     yield follow
@@ -94,26 +94,6 @@ def test_the_kernel_reports_a_replaced_file_too(
     seconds_until(feed, bell, b"and on", HARD_S)
 
 
-@pytest.mark.parametrize("is_network", [False, True])
-def test_polling_alone_delivers(
-    tmp_path: Path, follow: Callable[..., tuple[ThreadedFeed, threading.Event]], is_network: bool
-) -> None:
-    path = tmp_path / "metrics.jsonl"
-    append(path, b"first\n")
-    options = ReaderOptions(
-        local_poll_s=0.1,
-        network_poll_s=0.1,
-        network_poll_max_s=0.2,
-        use_watcher=is_network,
-        watch_delay_s=0.0,
-    )
-    feed, bell = follow(path, options, "36 35 98:0 / / rw - nfs4 server:/ rw" if is_network else "")
-    seconds_until(feed, bell, b"first", HARD_S)
-    append(path, b"second\n")
-    seconds_until(feed, bell, b"second", HARD_S)
-    assert not feed.follow.is_watched
-
-
 def test_a_file_written_by_another_process_arrives_whole(
     tmp_path: Path, follow: Callable[..., tuple[ThreadedFeed, threading.Event]]
 ) -> None:
@@ -136,54 +116,6 @@ def test_a_file_written_by_another_process_arrives_whole(
             bell.wait(0.05)
         assert process.wait(10) == 0
     assert data == b"".join(b"%06d\n" % number for number in range(200))
-
-
-class BlockingFileSystem(FileSystem):
-    """Reads below one folder never come back."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.gate = threading.Event()
-        self.blocked: set[int] = set()
-
-    def open(self, path: str) -> int:
-        handle = super().open(path)
-        if path.startswith(self.folder):
-            self.blocked.add(handle)
-        return handle
-
-    def read_at(self, handle: int, size: int, offset: int) -> bytes:
-        if handle in self.blocked:
-            self.gate.wait()
-        return super().read_at(handle, size, offset)
-
-
-def test_a_reader_blocked_for_good_holds_up_nothing_else(tmp_path: Path) -> None:
-    root = os.path.realpath(tmp_path)
-    for name in ("dead", "alive"):
-        (tmp_path / name).mkdir()
-        append(tmp_path / name / "metrics.jsonl", b"first\n")
-    table = f"1 0 0:1 / / rw - ext4 a rw\n2 1 0:2 / {root}/dead rw - nfs4 b rw\n"
-    fs = BlockingFileSystem(f"{root}/dead")
-    bell = threading.Event()
-    options = ReaderOptions(stuck_after_s=0.2, local_poll_s=0.05, use_watcher=False)
-    reader = Reader(options, fs, on_data=bell.set, mountinfo=lambda: table)
-    try:
-        dead = reader.follow(tmp_path / "dead" / "metrics.jsonl")
-        alive = reader.follow(tmp_path / "alive" / "metrics.jsonl")
-        seconds_until(alive, bell, b"first", HARD_S)
-        append(tmp_path / "alive" / "metrics.jsonl", b"second\n")
-        seconds_until(alive, bell, b"second", HARD_S)
-        deadline = time.monotonic() + HARD_S
-        while dead.status.state is not TailState.STUCK:
-            assert time.monotonic() < deadline, dead.status
-            time.sleep(0.01)
-        started = time.monotonic()
-        assert dead.take(1 << 20) == []
-        reader.close()
-        assert time.monotonic() - started < 0.5
-    finally:
-        fs.gate.set()
 
 
 def test_a_blocked_reader_does_not_keep_the_program_alive(tmp_path: Path) -> None:

@@ -56,12 +56,6 @@ def test_a_named_file_wins_and_must_exist(tmp_path: Path) -> None:
         load({}, environ, tmp_path / "none.toml")
 
 
-def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
-    environ = home(tmp_path, "poll_s = 1\npoll_network_s = 2\npoll_silent_s = 30\n")
-    found = load({"poll_s": "5"}, environ | {"RLTOP_POLL_S": "4", "RLTOP_POLL_NETWORK_S": "3"})
-    assert (found.reader.local_poll_s, found.reader.network_poll_s, found.reader.network_poll_max_s) == (5.0, 3.0, 30.0)
-
-
 def test_themes_of_ones_own_stand_beside_the_config_file(tmp_path: Path) -> None:
     assert load({}, home(tmp_path)).ui.themes_folder == tmp_path / "rltop" / "themes"
     elsewhere = tmp_path / "elsewhere" / "my.toml"
