@@ -34,10 +34,12 @@ _USERS = "memory users"
 _USER = regex(r"(?:\(\w+[^()]*\) )?(\d{1,9})\s+([\d.]+)\s+ray::([^\s(]{1,120})")
 _SIGNAL = regex(
     r"\bSignal (\d+) \(SIG|[Dd]ied with <?\w*\.?SIG\w+: (\d+)|exitcode\s*: -(\d+)|[Gg]ot signal: (\d+)"
-    r"|\bReceived (?:Signals\.)?(SIG[A-Z]+|\d+) death signal|exit(?:ed with exit)? code:? (129|137|143)\b|^(Killed)\s*$"
-    r"|: line \d+: +\d+ (Killed)\b"
+    r"|\bReceived (?:Signals\.)?(SIG[A-Z]+|\d+) death signal|exit(?:ed with exit)? code:? (129|137|143)\b"
+    r"|^(Killed|Terminated)\s*$|: line \d+: +\d+ (Killed|Terminated)\b"
 )
-_NAMES = {"SIGHUP": 1, "SIGINT": 2, "SIGKILL": 9, "SIGTERM": 15, "Killed": 9, "129": 1, "137": 9, "143": 15}
+_NAMES = {
+    "SIGHUP": 1, "SIGINT": 2, "SIGKILL": 9, "SIGTERM": 15, "Killed": 9, "Terminated": 15, "129": 1, "137": 9, "143": 15,
+}  # fmt: skip
 _SENDERS = {
     1: "the terminal or SSH session it was started from was closed",
     9: "by the kernel when memory ran out, or by the scheduler",
@@ -225,13 +227,13 @@ MAX_TEXT_CHARS = 300
 _BESIDE_DETAIL = 160
 MAY_FAIL = (
     "rror", "ERROR", "CRITICAL", "FATAL", "SIG", "OOM", "oom", "emory", "NCCL", "nccl", "space left", "dumped", "quota",
-    "xception", "nterrupt", "Exit", "EXHAUSTED", "Watchdog", "fault", "DUE TO", "Killed", "died with", "exitcode",
-    "raysubmit", "Could not override", "No module named", "can't open file",
+    "xception", "nterrupt", "Exit", "EXHAUSTED", "Watchdog", "fault", "DUE TO", "Killed", "Terminated", "died with",
+    "exitcode", "death signal", "raysubmit", "Could not override", "No module named", "can't open file",
 )  # fmt: skip
 """Every failure line contains one of these; searching for them is ten times as fast as the patterns."""
 _PREFIX = regex(
     rf"^(?:\s*(?:{LAUNCHED}"
-    r"|[EF]\d{4} [\d:.]{8,15} +\d{1,12} [\w/.-]{1,120}:\d{1,6}\]|traceback *: (?=Signal \d)))*\s?"
+    r"|[EFW]\d{4} [\d:.]{8,15} +\d{1,12} [\w/.-]{1,120}:\d{1,6}\]|traceback *: (?=Signal \d)))*\s?"
 )
 _EXCEPTION = regex(
     r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit)"
@@ -245,7 +247,8 @@ _OTHER = regex(
     r"|PytorchStreamWriter failed writing"
     r"|NCCL error|ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError"
     r"|Watchdog caught collective operation timeout|Segmentation fault|Bus error|Fatal Python error"
-    r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^Killed\s*$|: line \d+: +\d+ Killed\b"
+    r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^(?:Killed|Terminated)\s*$"
+    r"|: line \d+: +\d+ (?:Killed|Terminated)\b"
     r"|^(?:Syntax|Indentation|Tab)Error: |\bMain process received SIG(?:INT|TERM|HUP)\b"
     r"|srun: error:|slurmstepd: error:"
     r"|\*\*\* SIG(?:ABRT|SEGV|BUS|FPE|ILL) received at time="

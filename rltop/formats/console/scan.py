@@ -56,8 +56,8 @@ _BAR = (b"%|", b"s/it]", b"it/s]")
 _TABLE = ("│".encode(), "┘".encode(), "╛".encode(), "╯".encode(), "• ".encode(), b" |\n", b"--------\n")
 _ERROR = (
     b"Error", b"rror:", b"Exception", b"Interrupt", b"Exit", b" memory", b"OOM", b"oom", b"NCCL error", b"nccl",
-    b"EXHAUSTED", b"Watchdog", b"fault", b"Bus error", b"DUE TO", b"Killed", b"died with", b"exitcode",
-    b"CANCELLED", b"SIGINT", b"got signal", b"death signal", b" (SIG", b"\tray::", b"raysubmit",
+    b"EXHAUSTED", b"Watchdog", b"fault", b"Bus error", b"DUE TO", b"Killed", b"Terminated", b"died with",
+    b"exitcode", b"CANCELLED", b"SIGINT", b"got signal", b"death signal", b" (SIG", b"\tray::", b"raysubmit",
     b"HYDRA_FULL_ERROR", b"Could not override", b": No module named", b"can't open file",
     b"[prompt]", b"[response]", b"[ground_truth]", b"[score]",
 )  # fmt: skip

@@ -91,6 +91,8 @@ def tracebacked(line: str) -> str:
             "by the scheduler at its time limit or to preempt, or by hand",
         ),
         ("run.sh: line 12:  4711 Killed                  python train.py\n", "by the kernel when memory ran out"),
+        ("run.sh: line 12:  4711 Terminated              python train.py\n", "by the scheduler at its time limit"),
+        ("Terminated\n", "by the scheduler at its time limit"),
         ("    exitcode  : -9 (pid: 4711)\n", "by the kernel when memory ran out, or by the scheduler"),
     ],
 )  # fmt: skip
