@@ -38,7 +38,7 @@ from rltop.cli.resolve_paths import (
 from rltop.clock import Clock
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoAnswerError
 from rltop.formats.decoder import ENDED_S, GONE_S
-from rltop.live.judge import group_in_words, grouped, sentence
+from rltop.live.judge import sentence, waited_for
 from rltop.model import Label, Level, RunState, is_unsafe
 from rltop.pages.alerts import own_words
 from rltop.pages.header import OVER, lack_of
@@ -476,10 +476,10 @@ class RunWatch:
             self._log.write("going on", f"going on: {where.phase or where.state}", run, phase_key=where.phase_key)
             return
         said = sentence(where, now_s)
-        waited_for = "; ".join(group_in_words(group) for group in grouped(where.ranks) if group.is_outside)
-        words = f"{said}; the others wait for {waited_for}" if waited_for else said
+        waited = waited_for(where.ranks)
+        words = f"{said}; the others wait for {waited}" if waited else said
         self._log.write("stuck", words, run, phase=where.phase, phase_key=where.phase_key, since=where.since)
-        told = (where.state, where.phase, where.phase_key, where.since, where.usual_s, where.outstanding, waited_for)
+        told = (where.state, where.phase, where.phase_key, where.since, where.usual_s, where.outstanding, waited)
         more = (where.last_line, where.source, where.step, said, run.name.raw, run.path.raw)
         self._hooks.run_stuck_hook(["" if value is None else str(value) for value in (*told, *more)])
 

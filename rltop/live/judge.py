@@ -404,6 +404,11 @@ def group_in_words(group: ProcessGroup, now_s: float | None = None) -> str:
     return f"{len(group.members)} {group.activity}{said}{lasts}{f': {who}' if who else ''}"
 
 
+def waited_for(processes: Sequence[Process]) -> str:
+    """The processes that the others wait for: `1 in rollout (generating): rank 2`; empty if there are none."""
+    return "; ".join([group_in_words(group) for group in grouped(processes) if group.is_outside][:3])
+
+
 def engine_in_words(engine: InferenceEngine) -> str:
     """`vLLM 000: 8 running, 0 waiting, 512 tokens/s, KV cache 40 %`."""
     parts = [engine.trouble] if engine.trouble else []

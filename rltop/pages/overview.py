@@ -84,6 +84,7 @@ from rltop.structs import NamedTuple, Remembered, Struct
 if TYPE_CHECKING:
     from rltop.pages.flow import Flow
     from rltop.pages.where import OpenStep
+    from rltop.run.run import Run
     from rltop.stats.ranks import StageSummary
 
 _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
@@ -161,6 +162,8 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
     if snapshot.source.state in (RunState.STUCK, RunState.WAITING) and snapshot.part.state_note:
         return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
     if snapshot.source.state is RunState.STUCK:
+        if words := _stuck_in(snapshot.run):
+            return Sentence(Label.of(words), Level.WARN, Target(TargetKind.WHERE))
         since = (
             "" if snapshot.part.silent_s is None else f" for {units.age(snapshot.part.silent_s).removesuffix(' ago')}"
         )
@@ -171,6 +174,17 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
     if going_on := _goes_on(snapshot):
         return Sentence(Label.of(f"finished; {going_on}"), Level.INFO, Target(TargetKind.WHERE))
     return None
+
+
+def _stuck_in(run: Run) -> str:
+    """The open phase of a job that is stuck, if it is not followed; empty if the phase is unknown."""
+    job, seen = run.job, run.seen
+    if job is None or seen is None or job.state != "stuck" or job.phase is None:
+        return ""
+    from rltop.live.judge import sentence, waited_for  # noqa: PLC0415 - not before the first frame
+
+    said, waited = sentence(job, seen.clock.wall()), waited_for(job.ranks)
+    return f"{said}; the others wait for {waited}" if waited else said
 
 
 def _goes_on(snapshot: Snapshot) -> str:
@@ -207,8 +221,10 @@ def build_sentence(
         ending = Sentence(Label.of(f"{snapshot.part.state_note}; below is what it held"), Level.WARN)
     is_silence = worst is None or worst.level < Level.WARN or worst.rule == LIVENESS_RULE
     if ending is None and opened is not None and opened.is_stuck and is_silence:
-        todo = "" if opened.phase else "; look at the process"
-        ending = Sentence(Label.of(f"stuck: {opened.words(0)}{todo}"), Level.WARN, Target(TargetKind.WHERE))
+        todo = "" if opened.phase else "look at the process"
+        todo = f"the others wait for {opened.waited_for}" if opened.waited_for else todo
+        words = "; ".join(filter(None, (f"stuck: {opened.words(0)}", todo)))
+        ending = Sentence(Label.of(words), Level.WARN, Target(TargetKind.WHERE))
     if ending is not None:
         return ending
     if worst is not None and worst.level >= Level.WARN:

@@ -14,7 +14,7 @@ from rltop.pages.header import BROKEN_OFF, STATE_ROLES, UNDER_WAY, age_text, eta
 from rltop.pages.signals import extreme, nonfinite_since, primary
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.table import Cell, Column
-from rltop.run.past import Alert
+from rltop.run.past import LIVENESS_RULE, Alert
 from rltop.run.run import Run, is_judged
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
@@ -38,7 +38,7 @@ class RunEntry:
         dialect: the trainer that the keys belong to; empty while unknown.
         algorithm: the training algorithm; empty while unknown.
         loading: fraction of the history read so far; None when complete.
-        verdict: what the run died of; else the title of the worst active alert, empty without one.
+        verdict: what the run died of, or the phase in which it is stuck; else the title of the worst active alert.
         worst: the worst past alert, if it was worse than the active ones; None without one.
         is_milder: that alert is the active one, which is milder now.
         copies: other files that hold the same run, which are not read.
@@ -100,6 +100,8 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
     if failure.raw and (state in BROKEN_OFF or (state is RunState.FINISHED and level < Level.WARN)):
         what, more = failure.display, incident_count(firing)
         level = level if state in BROKEN_OFF else Level.WARN
+    if state is RunState.STUCK and (worst is None or worst.rule == LIVENESS_RULE) and (job := snapshot.run.job):
+        what = ", ".join(filter(None, (job.phase, job.outstanding and f"{job.outstanding} outstanding"))) or what
     past = worst_before(snapshot.history, max(level, Level.INFO))
     is_milder = worst is not None and past is not None and is_of_now(past, worst)
     has_rows = any(each.stream.has_values for each in snapshot.streams)

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import ClassVar
 
 from rltop import units
-from rltop.live.judge import JobStatus, ProcessGroup, group_in_words, grouped, sentence
+from rltop.live.judge import JobStatus, ProcessGroup, grouped, sentence, waited_for
 from rltop.live.lines import words_of
 from rltop.live.probe import Device, Facts, InferenceEngine, Job, LogFacts, Process
 from rltop.model import Label, Level, RunState
@@ -54,6 +54,7 @@ class OpenStep(NamedTuple):
         usual_s: usual duration of a step, or None.
         phase: the open phase in words; empty if unknown.
         outstanding: what is missing, and of how much; may be empty.
+        waited_for: the processes that the others wait for, if it is stuck; may be empty.
         is_unusual: it already takes three times as long as usual.
     """
 
@@ -64,6 +65,7 @@ class OpenStep(NamedTuple):
     outstanding: str
     is_stuck: bool
     is_unusual: bool
+    waited_for: str = ""
 
     @property
     def level(self) -> Level:
@@ -102,6 +104,7 @@ def build_open(snapshot: Snapshot) -> OpenStep | None:
         phase=where.phase or "",
         outstanding=where.outstanding or "",
         is_stuck=where.state == "stuck",
+        waited_for=waited_for(where.ranks) if where.state == "stuck" else "",
         is_unusual=where.unusual or (usual_s is not None and elapsed_s >= max(60.0, _UNUSUAL * usual_s)),
     )
 
@@ -207,11 +210,9 @@ def _paint_groups(
     title = RowBuilder(width, glyphs).add(" PROCESSES", "title").add(f"  {units.count(count)}", "value")
     title.add(f" in {units.counted(len(groups), 'group')}", "dim")
     is_late = where.state == "stuck" or where.unusual
-    waited = [group for group in groups if group.is_outside and is_late]
     rows = []
-    if waited:
-        said = "; ".join(group_in_words(group) for group in waited[:3])
-        text = f"{glyphs.levels[Level.WARN]} the others wait for {said}"
+    if is_late and (waited := waited_for(where.ranks)):
+        text = f"{glyphs.levels[Level.WARN]} the others wait for {waited}"
         rows = text_rows(Label.of(text).display, width, glyphs, "warn")
 
     def sign(group: ProcessGroup) -> tuple[str, str]:

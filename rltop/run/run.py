@@ -236,11 +236,12 @@ class Run:
         if state in (*_SILENT, *_OVER) and says.is_done:
             return RunState.FINISHED
         words = None if state in _OVER and says.is_finished else _SAID_BY_JOB.get(state)
-        job = None if words is None else self._job
+        job = None if words is None else self.job
         return state if job is None or words is None else words.get(job.state, state)
 
     @property
-    def _job(self) -> JobStatus | None:
+    def job(self) -> JobStatus | None:
+        """Where its job is, as followed, else by its files when it fell silent; None if only its rows tell."""
         if self.whereabouts is not None:
             return self.whereabouts.source_status()
         return None if self.seen is None or self.seen.rows != self.stream.rows else self.seen.source_status()

@@ -8,6 +8,7 @@ liveness. Uses only the clock passed in, and imports no rules, as the first fram
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 from rltop.catalog.dialect import Identity
@@ -24,6 +25,7 @@ from rltop.run.snapshot import Memo
 from rltop.sources.events import TailState, TailStatus
 from rltop.sources.feed import Feed, PendingFeed, SequenceFeed
 from rltop.sources.tail import LastRows
+from rltop.stats.rolling import median_of
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
 
@@ -92,6 +94,8 @@ SETTLE_S = 0.2
 """How long to wait for the rest of a row that arrives value by value (TensorBoard) before showing it as it is."""
 REST_S = 5.0
 """Without a known pace, a file unchanged for this long is shown as if the input had ended."""
+_PACED = 64
+"""Number of newest rows whose times tell the pace."""
 NETWORK_LAG_S = 60.0
 """Maximum delay until a row is visible on a network file system: NFS's attribute cache (acregmax)."""
 UNJUDGED_LIVE_S = 60.0
@@ -575,12 +579,21 @@ class RunStream:
         if shown.rules is None:
             return RunState.LIVE if age_s < UNJUDGED_LIVE_S else RunState.QUIET
         liveness, stream = shown.rules.liveness, self.stream
-        usual_s, total = liveness.usual_s, stream.total_steps
-        if age_s > stuck_after(usual_s, liveness.longest_s) + self.lag_s:
+        (usual_s, longest_s), total = self._pace, stream.total_steps
+        if age_s > stuck_after(usual_s, longest_s) + self.lag_s:
             is_midway = total is not None and (stream.last_step or 0) < total
             return RunState.STUCK if age_s < ended_after(usual_s, is_midway=is_midway) else RunState.ENDED
         quiet_s = liveness.silence(self.lag_s).quiet_s if liveness.knows_pace else UNJUDGED_LIVE_S
         return RunState.QUIET if age_s > quiet_s else RunState.LIVE
+
+    @property
+    def _pace(self) -> tuple[float | None, float]:
+        """Usual and longest gap between rows, in seconds: by their own times until the rules have begun to judge."""
+        rules = self.shown.rules
+        if rules is not None and rules.liveness.knows_pace:
+            return rules.liveness.usual_s, rules.liveness.longest_s
+        gaps = [b - a for a, b in pairwise(self.stream.times(last=_PACED).values) if b > a]
+        return (median_of(gaps) if len(gaps) > 1 else None), max(gaps, default=0.0)
 
     def _state_without_rows(self, status: TailStatus, failure: Label, *, is_dead: bool) -> RunState:
         if status.state in _OUT_OF_SIGHT:

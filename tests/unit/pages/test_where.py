@@ -176,6 +176,8 @@ def test_the_page_names_the_one_that_the_others_wait_for(tmp_path: Path) -> None
         Job("squeue", NOW_S - 40.0, "123", "RUNNING", "node[1-64]", NOW_S - 7_200.0, NOW_S + 3_600.0),
     ]
     run = job(tmp_path, HANGS, 840.0, facts)
+    said = build_overview(Snapshot(run), width=120, height=40).sentence.text.raw
+    assert said.endswith("training; the others wait for 1 in compute_log_prob (training): rank 509 on node-63")
     page = WherePage()
     lines = text_of(page.rows(Moment(snapshot=Snapshot(run), glyphs=UNICODE), 120, 40)).splitlines()
     text = "\n".join(lines)

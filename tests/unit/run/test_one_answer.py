@@ -18,7 +18,7 @@ from tables import each_row
 
 from rltop.cli import main
 from rltop.cli.arguments import parse
-from rltop.cli.open_session import direct, read_whole
+from rltop.cli.open_session import direct, read_whole, runs_of
 from rltop.cli.resolve_paths import load_config
 from rltop.cli.where import read_path, status_of
 from rltop.clock import Clock, FakeClock
@@ -353,6 +353,32 @@ def test_an_error_after_the_end_takes_nothing_back_and_is_said_everywhere(
     for command, code in (("where", 0), ("check", 0), ("watch", 4)):
         assert main([command, str(metrics)]) == code
         assert said in capsys.readouterr().out
+
+
+@each_row("rows", [4, 14, 40])
+def test_a_run_that_hangs_among_its_first_steps_is_stuck_as_soon_as_a_later_one(rows: int, tmp_path: Path) -> None:
+    path, config, end_s = tmp_path / "metrics.jsonl", load({}, {"HOME": str(tmp_path)}), time.time() - 400.0
+    lines = [{"step": n, "time": end_s - 2.0 * (rows - n), "loss": 1.0 / n} for n in range(1, rows + 1)]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    os.utime(path, (end_s, end_s))
+    assert status_of(read_path(str(path), config), end_s + 400.0, SourceResults()).state == "stuck"
+    once = read_whole(runs_of(str(path))[0], config).runs[0]
+    assert [run.state for run in (once, followed(path, end_s + 400.0, has_job=False))] == [RunState.STUCK] * 2
+
+
+def test_a_run_read_once_and_the_list_say_in_which_phase_a_job_is_stuck(tmp_path: Path) -> None:
+    path, clock, config = tmp_path / "metrics.jsonl", FakeClock(time.time() - 700.0), load({}, {"HOME": str(tmp_path)})
+    log = JsonlWriter(path, clock.wall)
+    for step in range(1, 15):
+        for phase in ("rollout", "checkpoint"):
+            with log.phase(phase):
+                clock.advance(10.0)
+        log.log(step, {"loss": 1.0 / step})
+    log.phase("checkpoint").__enter__()
+    os.utime(path, (clock.wall(), clock.wall()))
+    run = read_whole(runs_of(str(path))[0], config).runs[0]
+    assert build_overview(Snapshot(run)).sentence.text.raw == "stuck: saving a checkpoint for 420 s (usually 10.0 s)"
+    assert Entries().of(run).verdict == "saving a checkpoint"
 
 
 @each_row("told", ["closed", "back", "clock"])
