@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from rltop.formats.kinds import CONSOLE, HEAD_BYTES, kind_of
 from rltop.model import Record, RunState
 from rltop.model.table_rows import is_job_log, log_of
 from rltop.regex import regex
-from rltop.run.places import logs_near
+from rltop.run.places import RANK_LOG, logs_near
 from rltop.run.sniff import TRAINING
 from rltop.structs import NamedTuple
 
@@ -161,7 +162,10 @@ def ending_of(run: SilentRun, logs: Sequence[str], read: Reading, still_s_of: Ca
     from rltop.live.judge import dead_after_s, failure_words  # noqa: PLC0415 - only if there is a log
     from rltop.live.phases import merged  # noqa: PLC0415
 
+    found: list[tuple[float, Ending]] = []
     for path in logs:
+        if found and not (is_of_rank(path) and is_of_rank(found[0][1].path)):
+            continue
         try:
             phases = merged(read(path)[0])
             still_s = still_s_of(path)
@@ -169,8 +173,10 @@ def ending_of(run: SilentRun, logs: Sequence[str], read: Reading, still_s_of: Ca
                 continue
         except (OSError, ValueError):
             continue
-        return Ending(path, failure_words(phases.failure), run.rows, still_s, dead_after_s(phases, phases.failure))
-    return None
+        failure, dies_after_s = phases.failure, dead_after_s(phases, phases.failure)
+        found.append((failure.time_s, Ending(path, failure_words(failure), run.rows, still_s, dies_after_s)))
+    # What the other ranks say later follows from the first failure.
+    return min(found, key=itemgetter(0))[1] if found else None
 
 
 def own_logs(run: SilentRun) -> list[str]:
@@ -201,7 +207,7 @@ def own_logs(run: SilentRun) -> list[str]:
         except OSError:
             continue
         after_s = 0.0 if run.newest_s is None else seen.st_mtime - run.newest_s
-        is_of_job = is_named_alike or is_job_log(name)
+        is_of_job = is_named_alike or is_job_log(name) or is_of_rank(name)
         if not stat.S_ISREG(seen.st_mode) or after_s < -run.slack_s or (after_s > SOON_S and not is_of_job):
             continue
         if seen.st_mtime > latest_s or not (is_of_job or _is_of_training(path)):
@@ -209,9 +215,10 @@ def own_logs(run: SilentRun) -> list[str]:
         if not (is_named_alike or _is_one_of_few(names, path)) and not _has_numbers_of(run, path):
             continue
         # Of logs of several jobs, the newest one is the run's.
-        kept = found.get(_pattern(path))
+        of = path if is_of_rank(path) else _pattern(path)
+        kept = found.get(of)
         if kept is None or (seen.st_mtime, path) > kept:
-            found[_pattern(path)] = seen.st_mtime, path
+            found[of] = seen.st_mtime, path
     return [path for _, path in found.values()]
 
 
@@ -233,6 +240,10 @@ def _is_of_training(path: str) -> bool:
         data = file.read(END_BYTES) + last_bytes(file, END_BYTES)
         return TRAINING.search(data) is not None or _LOSS.search(data) is not None
     return False
+
+
+def is_of_rank(path: str) -> bool:
+    return RANK_LOG.search(Path(path).name) is not None
 
 
 def _pattern(name: str) -> str:

@@ -133,7 +133,9 @@ def _steps_in(folder: Path) -> list[int]:
     return found
 
 
-MOST_LOGS = 8
+MOST_LOGS, MOST_RANK_LOGS = 8, 64
+RANK_LOG = regex(r"(?:rank|worker|proc|gpu|node)[-_.]?\d+(?=[-_.])", re.IGNORECASE)
+"""In the name of a log that each process of a job has its own of."""
 _NO_LOG = regex(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
 """W&B's own logs, and TensorBoard event files."""
 _OF_OTHERS = regex(
@@ -148,7 +150,8 @@ _INNER_LOGS = ("files", "logs", "log")
 def logs_near(path: str) -> list[str]:
     """Regular files near a run that look like its console log, most likely first.
 
-    The run's own file, if it is one; then one with the same stem; then the newest. At most `MOST_LOGS`.
+    The run's own file, if it is one; then one with the same stem; then the newest. At most `MOST_LOGS`, and up to
+    `MOST_RANK_LOGS` if they are those of ranks.
     """
     own, home = own_file(path).absolute(), folder_of(path)
     folders = [home, *(home / name for name in _INNER_LOGS)]
@@ -162,7 +165,8 @@ def logs_near(path: str) -> list[str]:
     def unlikely(file: str) -> tuple[bool, bool, int]:
         return file != str(own), Path(file).name.split(".")[0] != stem, -found[file].st_mtime_ns
 
-    return sorted(found, key=unlikely)[:MOST_LOGS]
+    logs = sorted(found, key=unlikely)
+    return logs[:MOST_LOGS] + [path for path in logs[MOST_LOGS:MOST_RANK_LOGS] if RANK_LOG.search(Path(path).name)]
 
 
 def _log_files(folder: Path, stem: str) -> Iterable[tuple[Path, os.stat_result]]:

@@ -16,7 +16,7 @@ from rltop.live.probe import LogFacts, Probe, Probes
 from rltop.live.traces import Traces, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
-from rltop.run.console_end import SilentRun, own_logs, silent_run
+from rltop.run.console_end import SilentRun, is_of_rank, own_logs, silent_run
 from rltop.run.places import checkpoint_steps, folder_of
 from rltop.run.run import Run
 from rltop.structs import NamedTuple, Remembered
@@ -113,11 +113,14 @@ def seen(run: Run, silent: SilentRun, logs: Sequence[str], read: Reading, clock:
 
 def with_run_state(run: Run, found: JobStatus) -> JobStatus:
     """Where the job of a run is, overridden by the run's own final state."""
-    ended = STATES.get(run.state)
-    if ended in (None, found.state) or found.state in ("dead", "interrupted"):
+    ended, log = STATES.get(run.state), run.failure_log
+    is_of_other_rank = log not in ("", found.log) and is_of_rank(log)
+    if ended is None or (not is_of_other_rank and found.state in (ended, "dead", "interrupted")):
         return found
     return found._replace(
         state=ended,
+        source=log or found.source,
+        last_line=found.last_line if log in ("", found.log) else "",
         since=run.stream.last_time_s,
         cause=run.failure.raw or (ranks_still_busy(found.ranks) if ended == "finished" else None),
         phase=None,

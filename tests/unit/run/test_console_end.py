@@ -68,6 +68,23 @@ def test_the_log_beside_the_metrics_has_the_last_word(tmp_path: Path, count: int
     assert sentence.target is not None and sentence.target.kind is TargetKind.LOG
 
 
+def test_the_log_of_the_rank_that_failed_first_says_what_a_run_of_many_ranks_died_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = put(tmp_path, "metrics.jsonl", rows(180))
+    waits = "2026-08-17 21:33:20 entering all_reduce\n"
+    for rank in range(16):
+        put(tmp_path, f"logs/rank_{rank}.log", f"{START}{waits}", at_s=5.0 + 0.1 * rank)
+    put(tmp_path, "logs/rank_3.log", DIED, at_s=4.0)
+    watchdog = f"{START}[rank5]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE)\n"
+    put(tmp_path, "logs/rank_5.log", watchdog, at_s=20.0)
+    run = read(metrics)
+    assert (run.state, run.failure.raw, Path(run.failure_log).name) == (RunState.DIED, OOM, "rank_3.log")
+    assert main(["where", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert OOM in said and f"source: {tmp_path}/logs/rank_3.log" in said and "last line" not in said
+
+
 def test_a_fault_in_what_else_is_beside_the_metrics_leaves_the_logs_last_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +293,7 @@ def test_the_log_that_is_named_is_believed_whatever_its_age(tmp_path: Path) -> N
         (f"{TRACE}{OOM}\n{TRACE}{CHILD}:\n  exitcode  : 1 (pid: 7)\n", RunState.DIED),
         ("Killed\n", RunState.DIED),
         ("run.sh: line 3: 12345 Killed                  python train.py\n", RunState.DIED),
+        ("run.sh: line 3: 12345 Terminated              python train.py\n", RunState.DIED),
         (f"{TRACE}{CHILD}:\n  exitcode  : -9 (pid: 4711)\n", RunState.DIED),
         (f"{TRACE}{CHILD}:\n  exitcode  : -2 (pid: 4711)\n", RunState.INTERRUPTED),
     ],
