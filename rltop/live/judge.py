@@ -409,6 +409,12 @@ def waited_for(processes: Sequence[Process]) -> str:
     return "; ".join([group_in_words(group) for group in grouped(processes) if group.is_outside][:3])
 
 
+def stuck_because(where: JobStatus) -> Sequence[str]:
+    """What is known of why a job is stuck: its fault, and the processes that the others wait for."""
+    waited = waited_for(where.ranks)
+    return [*([where.cause] if where.cause else []), *([f"the others wait for {waited}"] if waited else [])]
+
+
 def engine_in_words(engine: InferenceEngine) -> str:
     """`vLLM 000: 8 running, 0 waiting, 512 tokens/s, KV cache 40 %`."""
     parts = [engine.trouble] if engine.trouble else []

@@ -181,10 +181,9 @@ def _stuck_in(run: Run) -> str:
     job, seen = run.job, run.seen
     if job is None or seen is None or job.state != "stuck" or job.phase is None:
         return ""
-    from rltop.live.judge import sentence, waited_for  # noqa: PLC0415 - not before the first frame
+    from rltop.live.judge import sentence, stuck_because  # noqa: PLC0415 - not before the first frame
 
-    said, waited = sentence(job, seen.clock.wall()), waited_for(job.ranks)
-    return f"{said}; the others wait for {waited}" if waited else said
+    return "; ".join([sentence(job._replace(cause=None), seen.clock.wall()), *stuck_because(job)])
 
 
 def _goes_on(snapshot: Snapshot) -> str:
@@ -221,10 +220,10 @@ def build_sentence(
         ending = Sentence(Label.of(f"{snapshot.part.state_note}; below is what it held"), Level.WARN)
     is_silence = worst is None or worst.level < Level.WARN or worst.rule == LIVENESS_RULE
     if ending is None and opened is not None and opened.is_stuck and is_silence:
-        todo = "" if opened.phase else "look at the process"
-        todo = f"the others wait for {opened.waited_for}" if opened.waited_for else todo
-        words = "; ".join(filter(None, (f"stuck: {opened.words(0)}", todo)))
-        ending = Sentence(Label.of(words), Level.WARN, Target(TargetKind.WHERE))
+        todo = opened.because or ([] if opened.phase else ["look at the process"])
+        ending = Sentence(
+            Label.of("; ".join([f"stuck: {opened.words(0)}", *todo])), Level.WARN, Target(TargetKind.WHERE)
+        )
     if ending is not None:
         return ending
     if worst is not None and worst.level >= Level.WARN:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import ClassVar
 
 from rltop import units
-from rltop.live.judge import JobStatus, ProcessGroup, grouped, sentence, waited_for
+from rltop.live.judge import JobStatus, ProcessGroup, grouped, sentence, stuck_because, waited_for
 from rltop.live.lines import words_of
 from rltop.live.probe import Device, Facts, InferenceEngine, Job, LogFacts, Process
 from rltop.model import Label, Level, RunState
@@ -54,7 +54,7 @@ class OpenStep(NamedTuple):
         usual_s: usual duration of a step, or None.
         phase: the open phase in words; empty if unknown.
         outstanding: what is missing, and of how much; may be empty.
-        waited_for: the processes that the others wait for, if it is stuck; may be empty.
+        because: what is known of why it is stuck.
         is_unusual: it already takes three times as long as usual.
     """
 
@@ -65,7 +65,7 @@ class OpenStep(NamedTuple):
     outstanding: str
     is_stuck: bool
     is_unusual: bool
-    waited_for: str = ""
+    because: Sequence[str] = ()
 
     @property
     def level(self) -> Level:
@@ -104,7 +104,7 @@ def build_open(snapshot: Snapshot) -> OpenStep | None:
         phase=where.phase or "",
         outstanding=where.outstanding or "",
         is_stuck=where.state == "stuck",
-        waited_for=waited_for(where.ranks) if where.state == "stuck" else "",
+        because=stuck_because(where) if where.state == "stuck" else (),
         is_unusual=where.unusual or (usual_s is not None and elapsed_s >= max(60.0, _UNUSUAL * usual_s)),
     )
 

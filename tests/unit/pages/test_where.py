@@ -177,7 +177,8 @@ def test_the_page_names_the_one_that_the_others_wait_for(tmp_path: Path) -> None
     ]
     run = job(tmp_path, HANGS, 840.0, facts)
     said = build_overview(Snapshot(run), width=120, height=40).sentence.text.raw
-    assert said.endswith("training; the others wait for 1 in compute_log_prob (training): rank 509 on node-63")
+    faults = "vLLM 000 no new token for 45 s; the others wait for 1 in compute_log_prob (training): rank 509 on node-63"
+    assert said.endswith(f"training; {faults}")
     page = WherePage()
     lines = text_of(page.rows(Moment(snapshot=Snapshot(run), glyphs=UNICODE), 120, 40)).splitlines()
     text = "\n".join(lines)
