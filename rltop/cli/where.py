@@ -33,11 +33,13 @@ from rltop.live.job import SourceResults, devices_in_words, idle_in_words, read_
 from rltop.live.judge import JobStatus, engine_in_words, group_in_words, grouped, sentence
 from rltop.live.lines import words_of
 from rltop.live.phases import PhaseEvent
-from rltop.live.probe import Device, InferenceEngine, Probes, Process, Silence
+from rltop.live.probe import Device, Facts, InferenceEngine, Probes, Process, Silence
 from rltop.live.slurm import NO_SQUEUE
 from rltop.live.sources import SourceOptions, probes_of
 from rltop.live.titles import TitlesProbe
 from rltop.live.traces import Traces
+from rltop.live.writers import SOURCE as WRITERS
+from rltop.live.writers import all_stopped, writers
 from rltop.model import Label
 from rltop.model.table_rows import log_of, split_member
 from rltop.run.places import checkpoint_steps, logs_near
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from rltop.run.run import Run
 
 _CODES = {"stuck": EXIT_FIRING, "dead": EXIT_FIRING, "unknown": EXIT_NO_METRICS}
+NO_WRITER = "no process of yours on this node has one open: it has ended, or runs elsewhere"
 _LAST_CHARS = 160
 _ANSWER_S = 20.0
 """Timeout after which sources are reported as silent."""
@@ -144,7 +147,9 @@ def query_sources(read: JobFiles, sources: SourceOptions, wait_s: float) -> Sour
             time.sleep(_AGAIN_S)
             probes.gather(_ANSWER_S)
         steps = answered(path, lambda: checkpoint_steps(path)) if path and path != "-" else ()
-        return SourceResults(probes.facts, probes.silences, steps[-1] if steps else None)
+        own = writers((read.log, path if read.run is None else log_of(read.run.path.raw)[0]), clock.wall())
+        silences = probes.silences if own else [*probes.silences, Silence(WRITERS, clock.wall(), NO_WRITER)]
+        return SourceResults(Facts([*probes.facts.all, *all_stopped(own)]), silences, steps[-1] if steps else None)
     finally:
         probes.close()
 
@@ -320,7 +325,11 @@ def text_of(path: str, found: JobStatus, now_s: float) -> str:
         engine_in_words(each) + _old(each.time_s, now_s, is_asked=_is_asked(each, found)) for each in found.engines
     ]
     told += devices_in_words(found.devices)
-    told += [f"{each.source}: {each.reason}" for each in found.silences if found.state == "unknown" or _is_news(each)]
+    told += [
+        f"{each.source}: {each.reason}"
+        for each in found.silences
+        if found.state == "unknown" or _is_news(each) or (each.source == WRITERS and found.state == "stuck")
+    ]
     if found.last_line:
         told.append(f"last line: {found.last_line[:_LAST_CHARS]}")
     if found.state == "unknown":
@@ -329,7 +338,7 @@ def text_of(path: str, found: JobStatus, now_s: float) -> str:
 
 
 def _is_news(silence: Silence) -> bool:
-    return silence.source != TitlesProbe.source and silence.reason != NO_SQUEUE
+    return silence.source not in (TitlesProbe.source, WRITERS) and silence.reason != NO_SQUEUE
 
 
 def _old(time_s: float, now_s: float, *, is_asked: bool) -> str:

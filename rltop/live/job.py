@@ -36,6 +36,7 @@ from rltop.live.probe import (
 )
 from rltop.live.slurm import job_of_log
 from rltop.live.traces import Traces
+from rltop.live.writers import STOPPED, all_stopped, writers
 from rltop.structs import NamedTuple
 
 WAITS_FOR_ENGINES = frozenset({"generate", "validation", "weight_sync"})
@@ -62,7 +63,7 @@ def gathered(
     open_s = 0.0 if where.since is None else now_s - where.since
     if where.state == "running" and where.source != where.log and where.usual_s is None and open_s >= NO_USUAL_S:
         where = where._replace(state="stuck")  # from its processes, without a usual duration
-    where = _with_engines(where)
+    where = _with_stopped(_with_engines(where))
     where = _with_job(where, facts.jobs, now_s, checkpoint)
     if where.state in ("stuck", "unknown") and where.cause is None:
         dead = next((each for each in where.ranks if each.state == "dead"), None)
@@ -101,6 +102,15 @@ def _with_engines(where: JobStatus) -> JobStatus:
         if quiet is not None:
             return where._replace(unusual=True, cause=where.cause or f"{quiet.source}: {quiet.reason}")
     return where
+
+
+def _with_stopped(where: JobStatus) -> JobStatus:
+    stopped = [each for each in where.ranks if each.state == "stopped"]
+    if not stopped or where.state not in ("running", "stuck", "unknown"):
+        return where
+    pids = " ".join(str(each.pid) for each in stopped)
+    cause = f"{_of(stopped[0])} is stopped (Ctrl-Z, SIGSTOP): fg, or kill -CONT {pids}, lets it go on"
+    return where._replace(state="stuck", cause=where.cause or cause)
 
 
 def _with_job(where: JobStatus, jobs: Sequence[Job], now_s: float, checkpoint: int | None) -> JobStatus:
@@ -181,7 +191,7 @@ EVERY_S, PATIENCE_S = 1.0, 10.0
 TRACES_EVERY_S = 5.0
 LINES_EVERY_S = 5.0
 """Interval for reporting a last line without phase events, as each report is drawn."""
-SAVED_EVERY_S = 60.0
+SAVED_EVERY_S, WRITERS_EVERY_S = 60.0, 5.0
 FIND_S, SILENT_S = 5.0, 30.0
 """How often to look for a missing log, and after how long without a line to look for another."""
 
@@ -245,6 +255,8 @@ class JobProbe(Probe):
         self._begin()
         self._facts: Sequence[Fact] = ()
         self._line = ""
+        self._stopped: Sequence[Process] = ()
+        self._next_writers_s = -math.inf
         self._looked_s = self._grown_s = self._told_s = -math.inf
 
     def _begin(self) -> None:
@@ -265,9 +277,9 @@ class JobProbe(Probe):
         new = [self.rows.popleft() for _ in range(len(self.rows))]
         sources = told, new if self._is_begun else [*self._fed, *new], traced
         self._fed.extend(new)
-        has_saved = self._has_saved(now_s)
+        has_saved, has_stopped = self._has_saved(now_s), self._has_stopped(now_s)
         has_line = self._reader.last_line != self._line and now_s - self._told_s >= LINES_EVERY_S
-        if any(sources) or not self._is_begun or has_saved or has_line:
+        if any(sources) or not self._is_begun or has_saved or has_stopped or has_line:
             self._is_begun, self._line, self._told_s = True, self._reader.last_line, now_s
             for event in in_order(*sources):
                 self._phases.take(event)
@@ -281,6 +293,7 @@ class JobProbe(Probe):
                     reader.zone_doubt_s,
                     self._checkpoint,
                 ),
+                *self._stopped,
             )
         return self._facts
 
@@ -291,6 +304,16 @@ class JobProbe(Probe):
         self._next_saved_s, before = now_s + SAVED_EVERY_S, self._checkpoint
         self._checkpoint = max(self._saved(), default=None)
         return self._checkpoint != before
+
+    def _has_stopped(self, now_s: float) -> bool:
+        """Whether other writers of the files are stopped than at the last check."""
+        if now_s < self._next_writers_s:
+            return False
+        self._next_writers_s, before = now_s + WRITERS_EVERY_S, self._stopped
+        files = self.log, self.source
+        # Most processes are not stopped, and which files they have open takes longest to read.
+        self._stopped = all_stopped(writers(files, now_s)) if writers(files, now_s, STOPPED) else ()
+        return [each.pid for each in self._stopped] != [each.pid for each in before]
 
     def _look(self, now_s: float) -> None:
         """Look for the log if there is none, or, if it is silent, for that of a requeued job."""

@@ -314,7 +314,7 @@ NAMED = 4
 """In a group this small, every process is named."""
 LEAST_TOGETHER = 3
 """Among fewer processes of a kind, none counts as an outlier."""
-_ORDER = {"dead": 0, "running": 1, "unknown": 2, "idle": 3}
+_ORDER = {"dead": 0, "stopped": 0, "running": 1, "unknown": 2, "idle": 3}
 
 
 class ProcessGroup(NamedTuple):

@@ -40,7 +40,7 @@ class Process(NamedTuple):
         phase: in its own words, such as a method; empty if idle or unknown.
         key: one of `lines.PHASES`; empty if `phase` is none of them.
         is_seen: `since_s` is when it was first observed, so it began then or before.
-        state: running, idle, unknown (possibly busy) or dead.
+        state: running, idle, unknown (possibly busy), stopped (by a signal) or dead.
         words: description of the phase, if more specific than its key.
     """
 

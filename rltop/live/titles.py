@@ -6,7 +6,8 @@ Only the parts of a command line that match a known pattern are kept: the rest m
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from rltop.live.lines import key_of_method
 from rltop.live.probe import Probe, ProbeError, Process
@@ -100,18 +101,23 @@ class TitlesProbe(Probe):
         return found
 
 
-def own_titles(proc: str = "/proc") -> list[tuple[int, Title]]:
-    own, found = os.getuid(), []
+def own_pids(proc: str = "/proc") -> Iterator[str]:
+    """Ids of the user's own processes: nothing is ever read of another user's."""
     try:
         with os.scandir(proc) as entries:
             pids = [entry.name for entry in entries if entry.name.isdecimal()]
     except OSError:
-        return []
+        return
     for pid in pids[:MOST_PROCESSES]:
+        with suppress(OSError):  # it has ended
+            if os.stat(f"{proc}/{pid}").st_uid == os.getuid():  # noqa: PTH116 - a thousand of them every few seconds
+                yield pid
+
+
+def own_titles(proc: str = "/proc") -> list[tuple[int, Title]]:
+    found = []
+    for pid in own_pids(proc):
         try:
-            # Never read the command line of another user's process.
-            if os.stat(f"{proc}/{pid}").st_uid != own:  # noqa: PTH116 - a thousand of them every few seconds
-                continue
             descriptor = os.open(f"{proc}/{pid}/cmdline", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 data = os.read(descriptor, _TITLE_BYTES)

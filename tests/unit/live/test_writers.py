@@ -1,0 +1,107 @@
+"""The processes that write a job's files: a stopped one makes no progress, and one that has ended is not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from ptys import PATIENCE_S
+from tables import each_row
+
+from rltop.cli import main
+from rltop.cli.where import NO_WRITER
+from rltop.live.job import JobProbe
+from rltop.live.probe import Facts
+from rltop.live.writers import writers
+
+
+@contextmanager
+def opened(path: Path, mode: str = ">>") -> Iterator[int]:
+    """A process of one's own that has the file open; yields its id."""
+    process = subprocess.Popen(["/bin/sh", "-c", f'exec 3{mode}"$0"; echo; read line', path], stdin=-1, stdout=-1)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        yield process.pid
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.communicate()
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    ends = time.monotonic() + PATIENCE_S
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+    yield
+    os.kill(pid, signal.SIGCONT)
+
+
+def metrics_in(folder: Path, age_s: float = 20.0) -> Path:
+    path, end_s = folder / "metrics.jsonl", time.time() - age_s
+    rows = [{"step": n, "time": end_s - 2.0 * (30 - n), "loss": 1.0 / n} for n in range(1, 31)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    os.utime(path, (end_s, end_s))
+    return path
+
+
+def test_only_own_processes_that_write_are_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, link = metrics_in(tmp_path), tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    with opened(path) as pid, opened(path, "<"), opened(tmp_path / "other"):
+        (found,) = writers(["", str(link)], 100.0)
+        assert (found.name, found.pid, found.state, found.time_s) == ("sh", pid, "unknown", 100.0)
+        assert not writers([str(path)], 100.0, states="T")
+        with stopped(pid):
+            assert [each.state for each in writers([str(path)], 100.0, states="T")] == ["stopped"]
+        monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+        assert not writers([str(path)], 100.0)
+
+
+def test_a_job_that_is_stopped_is_stuck_at_once_and_what_lets_it_go_on_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = metrics_in(tmp_path)
+    with opened(path) as pid:
+        assert main(["where", str(path)]) == 0
+        assert "running" in capsys.readouterr().out
+        with stopped(pid):
+            assert main(["where", "--json", str(path)]) == 1
+            said = json.loads(capsys.readouterr().out)
+            assert said["state"] == "stuck" and f"kill -CONT {pid}" in said["cause"]
+            with opened(path):  # the job was started anew
+                assert main(["where", str(path)]) == 0
+                assert "running" in capsys.readouterr().out
+            (rank,) = said["ranks"]
+            assert (rank["pid"], rank["state"]) == (pid, "stopped")
+        assert main(["where", str(path)]) == 0
+
+
+def test_a_screen_that_follows_the_job_sees_it_stopped_and_going_on(tmp_path: Path) -> None:
+    path, now_s = metrics_in(tmp_path), time.time()
+    probe = JobProbe(lambda: ("", str(path)), str(path))
+    with opened(path) as pid:
+        for at, states in ((0.0, []), (10.0, ["stopped"]), (20.0, [])):
+            if states:
+                with stopped(pid):
+                    facts = probe.ask(now_s + at)
+            else:
+                facts = probe.ask(now_s + at)
+            assert [each.state for each in Facts(facts).processes] == states
+
+
+@each_row("age_s", [20.0, 900.0])
+def test_a_stuck_job_whose_files_nobody_here_has_open_may_have_been_killed(
+    age_s: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = metrics_in(tmp_path, age_s)
+    assert main(["where", str(path)]) == (age_s > 300.0)
+    assert (NO_WRITER in capsys.readouterr().out) == (age_s > 300.0)
