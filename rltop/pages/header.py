@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -563,7 +563,25 @@ def paint_streams(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
     words = units.counted(ranks, "rank")
     if ranks and builder.room >= len(words) + 2:
         builder.add("  ").add(words, "text", Target(TargetKind.RANKS))
+        if snapshot.at_step is None and snapshot.source.loading is None:
+            builder.whole([(f", {words}", "warn") for words in _behind(snapshot)])
     return [builder.row()]
+
+
+_BEHIND = 3
+"""Records that a rank's file may lack of what the others have: files are written and read one after the other."""
+
+
+def _behind(snapshot: Snapshot) -> Iterator[str]:
+    """The rank of each group, such as all actors, whose rows end furthest before those of the others."""
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for part in snapshot.streams:
+        if part.source.is_rank and part.step is not None:
+            groups.setdefault(part.role.rpartition(" ")[0], []).append((part.step, part.role))
+    for ranks in groups.values():
+        (least, role), newest = min(ranks), max(step for step, _ in ranks)
+        if newest - least > _BEHIND * cadence_of(snapshot):
+            yield f"{Label.of(role).display} at step {units.step(least)}, others at {units.step(newest)}"
 
 
 def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from programs import said_here
 
 from rltop.clock import FakeClock
 from rltop.formats.kinds import CONSOLE, JSONL, TENSORBOARD, WANDB
@@ -69,6 +71,19 @@ def test_ranks_without_a_whole_are_led_by_the_first_of_them():
     (run,) = group([found(f"/out/job/metrics_rank{rank}.jsonl", JSONL) for rank in (1, 0)]).runs
     assert run.path.endswith("rank0.jsonl")
     assert [each.role for each in run.other_streams] == ["rank 0", "rank 1"]
+
+
+def test_a_rank_whose_rows_end_before_those_of_the_others_is_named(tmp_path: Path) -> None:
+    def at_end(last: int) -> str:
+        for rank in range(4):
+            rows = [
+                {"step": n, "loss": 1.0 / n, "timing_s/update": 1.0} for n in range(1, (last if rank == 3 else 60) + 1)
+            ]
+            (tmp_path / f"rank_{rank}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        return said_here("--once", str(tmp_path))[1]
+
+    assert "4 ranks, rank 3 at step 45, others at 60" in at_end(45)
+    assert "others at" not in at_end(58)
 
 
 def test_event_files_below_others_are_streams_only_if_begun_while_those_were_written():
