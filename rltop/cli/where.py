@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import os
 import shlex
+import stat
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -333,6 +335,9 @@ def text_of(path: str, found: JobStatus, now_s: float) -> str:
     if found.last_line:
         told.append(f"last line: {found.last_line[:_LAST_CHARS]}")
     if found.state == "unknown":
+        with suppress(OSError):
+            if stat.S_ISREG((seen := os.stat(found.log)).st_mode):  # noqa: PTH116 - empty without a log
+                told.append(f"last written {units.duration(max(0.0, now_s - seen.st_mtime))} ago")
         told += _what_to_try(path)
     return "\n".join([*lines, *(f"  {Label.of(line).display}" for line in told)]) + "\n"
 

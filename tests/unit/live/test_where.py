@@ -262,6 +262,9 @@ def test_a_text_that_says_nothing_is_unknown(tmp_path: Path, capsys: pytest.Capt
     code, found = where(capsys, str(path), "--now", str(NOW_S))
     assert isinstance(found, dict)
     assert (code, found["state"], found["since"]) == (3, "unknown", None)
+    os.utime(path, (NOW_S - 400.0, NOW_S - 400.0))
+    assert main(["where", str(path), "--now", str(NOW_S)]) == 3
+    assert "last written 400 s ago" in capsys.readouterr().out
 
 
 def test_several_paths_are_an_array(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
