@@ -75,7 +75,6 @@ def writing(kind: str, path: Path, python: str = sys.executable) -> Iterator[Wri
     ) as process:
         try:
             yield Writer(process)
-            assert process.stdin is not None and process.stderr is not None
             process.stdin.close()
             process.stderr.read()
             assert process.wait(30) == 0

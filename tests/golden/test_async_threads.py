@@ -77,8 +77,6 @@ def test_a_thread_is_told_as_its_numbers_say(thread: str, tmp_path: Path) -> Non
 def test_page_document_and_alert_say_one_sentence(thread: str, tmp_path: Path) -> None:
     snapshot = Snapshot(replayed(CASES[thread], tmp_path))
     flow, document = build_flow(snapshot), pipeline_document(snapshot)
-    assert flow is not None
-    assert document is not None
     (alert,) = [one for one in snapshot.firing if one.raised_by == WAITING]
     assert alert.headline.split(" (baseline")[0] == flow.waits.sentence == document["sentence"]
     assert alert.level is flow.level

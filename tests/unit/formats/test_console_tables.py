@@ -88,7 +88,6 @@ def test_a_table_is_a_row(table: str, steps: tuple[int, ...], last: dict[str, fl
 def test_a_row_is_found_again_where_its_table_begins(table: str) -> None:
     text = "".join(table.format(step=step) for step in (7, 8))
     second = decode(text)[0][1]
-    assert second.position is not None
     data, decoder = text.encode(), ConsoleDecoder()
     again = decoder.feed(data[second.position.offset :], second.position.offset, 0)
     assert [(one.step, row(one)) for one in again] == [(second.step, row(second))]

@@ -138,8 +138,6 @@ def test_a_collapse_has_one_order_and_no_cause_that_did_not_move() -> None:
     for jumps in (1.0, 1.8):
         run = run_of("".join(json.dumps(row(step, jumps)) + "\n" for step in range(1, 241)).encode())
         view = build_verdict(Snapshot(run), "X1")
-        assert view.verdict is not None
-        assert view.chain is not None
         assert view.verdict.headline.endswith(": gradient, then reward, entropy")
         assert f"gradient norm at {ONSET}, then reward, entropy at {ONSET + 4}" in view.chain.conclusion
         assert "together" not in view.chain.conclusion

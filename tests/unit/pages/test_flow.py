@@ -114,7 +114,6 @@ def test_who_waits_for_whom(name: str) -> None:
 def test_a_past_step_is_told_by_what_was_known_then() -> None:
     run = verl(trainer=lambda step: 0.02 if step < 25 else 0.6, queue=lambda step: 8 if step < 25 else 0)
     then, now = build_flow(Snapshot(run, 20)), build_flow(Snapshot(run))
-    assert then is not None
     assert (then.waits.training, now.waits.training) == ("busy", "starved")
     assert now.waits.since == 25
     assert all(box.step is None or box.step <= 20 for box in then.boxes)
@@ -150,7 +149,6 @@ def test_the_page_of_each_trainer_fits(fixture: str, size: tuple[int, int]) -> N
 def test_what_is_logged_stands_in_its_box_with_its_key_and_the_rest_is_hollow(fixture: str) -> None:
     run = read(fixture)
     flow = build_flow(Snapshot(run))
-    assert flow is not None
     keys = set(run.stream.keys)
     filled = [box for box in flow.boxes if box.facts]
     assert len(filled) >= 3, [box.name for box in filled]
@@ -169,7 +167,6 @@ def test_the_document_says_the_same(fixture: str) -> None:
     run = read(fixture)
     document = pipeline_document(Snapshot(run))
     flow = build_flow(Snapshot(run))
-    assert document is not None
     assert document["sentence"] == flow.waits.sentence
     assert [part["name"] for part in document["parts"]] == [box.name for box in flow.boxes]
     json.dumps(document, allow_nan=False)
@@ -276,7 +273,6 @@ def test_seconds_of_many_threads_since_the_start_are_no_share_of_a_step() -> Non
     rows = [(step, {**train, **times, **dict.fromkeys(idle, 400.0 * step)}) for step in range(1, 41)]
     snapshot = Snapshot(run_of(verl_lines(rows)))
     flow = build_flow(snapshot)
-    assert flow is not None
     assert snapshot.identity.dialect.name == "NeMo-RL"
     assert flow.waits.sentence == "trainer waits 5 % of the step; samples are in the queue"
     assert "threads that wait" in text_of(paint_flow(flow, 120, UNICODE))

@@ -191,7 +191,6 @@ def test_usual_needs_eight_values() -> None:
 def test_shift_ranks_a_level_above_a_lone_value() -> None:
     before = noisy(32, 1)
     level, lone = shift_between(before, [2.0] * 5), shift_between(before, [2.0, *noisy(4, 2)])
-    assert level is not None
     assert level.score > lone.score > 0
     assert not level.is_spike
     assert lone.is_spike
@@ -201,7 +200,6 @@ def test_shift_ranks_a_level_above_a_lone_value() -> None:
 def test_one_answer_more_of_a_share_is_no_shift() -> None:
     lone = shift_between([0.0] * 32, [1 / 32, 0.0, 0.0, 0.0, 0.0], 1.0)
     lasting = shift_between([0.0] * 32, [0.5, 0.53125, 0.5, 0.46875, 0.5], 1.0)
-    assert lone is not None
     assert abs(lone.score) < 4 < lasting.score
 
 
