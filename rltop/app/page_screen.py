@@ -292,8 +292,8 @@ class PageScreen(Screen[None]):
     @property
     def has_something_to_close(self) -> bool:
         # Textual also asks a screen that is being removed and may have lost its filter.
-        is_open = bool(self._sought) or any(each.display for each in self.query("#filter").results(Input))
-        return bool(self.query("#prompt")) or is_open or self.page.has_something_to_close
+        is_open = any(each.display for each in self.query("#filter, #prompt").results(Input))
+        return is_open or bool(self._sought) or self.page.has_something_to_close
 
     def close_innermost(self) -> None:
         """Close the prompt; else end the search; else clear and hide the filter and the page's own filters."""
@@ -419,8 +419,10 @@ class PageScreen(Screen[None]):
             self.set_focus(prompt)
 
     def _answered(self) -> None:
-        self.query("#prompt").remove()
+        # Until it is removed, a hidden one is nothing that Escape could close.
+        self.query("#prompt").set(display=False).remove()
         self.set_focus(self.board)
+        self.status.draw()
 
     @on(Input.Submitted, "#prompt")
     def _prompt_submitted(self, message: Input.Submitted) -> None:

@@ -346,6 +346,16 @@ async def test_in_a_window_that_is_too_small_no_key_does_what_nobody_sees() -> N
         assert "x Acknowledge" in footer(app)
 
 
+async def test_a_question_that_is_not_answered_leaves_the_footer_as_it_was() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        before = footer(app), status_text(app)
+        await press(pilot, "colon", "escape")
+        await pilot.pause()
+        assert (footer(app), status_text(app)) == before
+
+
 async def test_before_the_first_step_the_footer_leads_to_no_page_that_is_empty(tmp_path: Path) -> None:
     async with running(app_over(tmp_path), (200, 40)) as (app, pilot):
         idle = "a key that shows nothing before the first step goes into _OF_STEPS of app.py"
