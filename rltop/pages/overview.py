@@ -30,6 +30,7 @@ from rltop.pages.alerts import (
 )
 from rltop.pages.header import (
     BROKEN_OFF,
+    OVER,
     HeaderView,
     build_header,
     end_of,
@@ -292,6 +293,8 @@ def _opening(snapshot: Snapshot, firing: Sequence[Verdict]) -> str:
     if firing:
         return firing[0].headline.rstrip(".")
     warm_up = snapshot.part.judging.now.warm_up
+    if warm_up is not None and snapshot.source.state in OVER:
+        return f"too short to learn what is normal: {warm_up[0]} of {warm_up[1]} records"
     if warm_up is not None:
         return f"learning what is normal: {warm_up[0]} of {warm_up[1]} records"
     return _NOTHING

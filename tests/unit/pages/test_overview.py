@@ -168,6 +168,8 @@ def test_no_baseline_is_invented_while_there_is_none() -> None:
     text = text_of(run)
     assert "LEARNING  no alerts yet" in text
     assert text.count("learning what is normal: 8 of 30 records") == 1
+    ended = FakeRun(**{**vars(run), "state": RunState.FINISHED})
+    assert "too short to learn what is normal: 8 of 30 records" in text_of(ended)
 
 
 def test_what_counts_an_evaluation_among_the_steps_says_what_it_counts() -> None:
