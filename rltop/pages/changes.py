@@ -253,7 +253,8 @@ def paint_change(view: ChangeView, width: int, glyphs: Glyphs, sorting: Sorting 
 
 def _summary(view: ChangeView) -> str:
     if not view.judged and not view.still_bad:
-        return f"not enough history: {view.before} records before this step, 8 values per key needed"
+        records = units.counted(view.before, "record")
+        return f"not enough history: no key has the 8 values that are needed in the {records} before this step"
     text = f"{units.count(view.moved)} of {units.counted(view.judged, 'key')} outside the usual range"
     text += f" ({units.count(SIGMAS)} sigma) of the {view.before} records before"
     if view.still_bad:

@@ -76,7 +76,9 @@ def test_too_little_before_is_said() -> None:
     run = FakeRun(Label.of("run"), stream_of((step, {"a": float(step)}) for step in range(5)))
     view = build_change(Snapshot(run))
     assert (view.judged, view.unknown) == (0, 1)
-    assert "not enough history" in "".join(piece.text for row in paint_change(view, 80, UNICODE) for piece in row.line)
+    assert "not enough history: no key has the 8 values" in "".join(
+        piece.text for row in paint_change(view, 80, UNICODE) for piece in row.line
+    )
     empty = FakeRun(Label.of("run"), stream_of([]))
     assert "no metrics yet" in paint_change(build_change(Snapshot(empty)), 80, UNICODE)[0].text
 
