@@ -53,6 +53,7 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
         "pipeline": pipeline_document(snapshot),
         "verdicts": [verdict_document(verdict) for verdict in snapshot.firing],
         "events": [event_document(event) for event in events_since(snapshot, since)],
+        "counts": counts_document(snapshot),
         **streams_document(snapshot, stream_head),
     }
 
@@ -326,6 +327,15 @@ def event_document(event: Event) -> Document:
         **({"incident": event.incident} if event.incident else {}),
         "message": event.message,
     }
+
+
+def counts_document(snapshot: Snapshot) -> Document:
+    counts = snapshot.source.counts
+    document: Document = {name: getattr(counts, name) for name in counts.names()}
+    document["first_unreadable"] = counts.first_unreadable or None
+    document["first_bad_line"] = counts.first_bad_line
+    document["first_bad_reason"] = counts.first_bad_reason or None
+    return document
 
 
 def finite(value: float | None) -> float | None:

@@ -13,6 +13,7 @@ from rltop.pages.stragglers import StragglerView, build_stragglers
 from rltop.report.document import (
     SCHEMA,
     Document,
+    counts_document,
     event_document,
     finite,
     incidents,
@@ -87,7 +88,7 @@ def once_document(snapshot: Snapshot) -> Document:
         "stragglers": _stragglers(build_stragglers(snapshot)),
         "verdicts": [verdict_document(verdict) for verdict in snapshot.standing],
         "events": [event_document(event) for event in snapshot.source.events],
-        "counts": _counts(snapshot),
+        "counts": counts_document(snapshot),
         **streams_document(snapshot, _stream),
     }
 
@@ -183,12 +184,3 @@ def _stragglers(view: StragglerView | None) -> Document | None:
         "level": view.level.word,
         "since_step": view.since_step,
     }
-
-
-def _counts(snapshot: Snapshot) -> Document:
-    counts = snapshot.source.counts
-    document: Document = {name: getattr(counts, name) for name in counts.names()}
-    document["first_unreadable"] = counts.first_unreadable or None
-    document["first_bad_line"] = counts.first_bad_line
-    document["first_bad_reason"] = counts.first_bad_reason or None
-    return document

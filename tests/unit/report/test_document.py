@@ -40,6 +40,7 @@ def test_check_has_exactly_the_promised_shape(run: FakeRun) -> None:
         "pipeline",
         "verdicts",
         "events",
+        "counts",
     ]
     assert (document["dialect"], document["algorithm"]) == ("veRL", "grpo")
     assert (document["records"], document["step"], document["level"]) == (1204, 1204, "crit")
@@ -104,6 +105,7 @@ def test_what_was_not_finite_and_what_was_skipped_is_counted() -> None:
     rows[29][1]["actor/grad_norm"] = None
     run = run_of(b"nonsense\n" + verl_lines(rows))
     document = read(once_document(Snapshot(run)))
+    assert read(check_document(Snapshot(run)))["counts"] == document["counts"]
     (signal,) = [one for one in document["signals"] if one["key"] == "actor/grad_norm"]
     assert signal["nonfinite"] == {"count": 1, "first_step": 30, "last_step": 30, "last_kind": "null"}
     assert document["counts"]["bad_lines"] == 1
