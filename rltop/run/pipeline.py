@@ -204,7 +204,10 @@ class Pipeline:
         """A copy as if the input had ended; None if that would only close an open row that is visible anyway."""
         decoder, sink, records = self.decoder, self.sink, list[Record]()
         if decoder.holds_back:
-            decoder = deepcopy(decoder)
+            try:
+                decoder = deepcopy(decoder)
+            except RecursionError:  # it holds a row with a value that is nested hundreds of levels deep
+                return None
             records = decoder.finish()
         elif (sink is None or sink.sees_open_row) and (
             self.identity is None or len(self.stream.keys) == self._known_keys

@@ -150,3 +150,12 @@ def test_a_new_key_in_the_last_row_is_judged(tmp_path: Path, rest_s: float) -> N
     screen = Screen(tmp_path / "metrics.jsonl", rows(1, 60) + json.dumps({"step": 60, "kl": 0.1}) + "\n")
     signals = getattr(screen.after(rest_s).identity, "signals", {})
     assert ("kl_ref" in signals) is (rest_s > 5.0)
+
+
+def test_a_row_nested_hundreds_of_levels_deep_may_wait_for_its_step(tmp_path: Path) -> None:
+    deep = json.dumps({"loss": 0.5, "data": None}).replace("null", "[" * 900 + "]" * 900)
+    screen = Screen(tmp_path / "metrics.jsonl", f'{deep}\n{{"los')
+    screen.after(10.0)
+    run = screen.after(10.0, 's": 0.25}\n' + rows(1, 4))
+    assert run.stream.last_step == 4
+    screen.session.close()
