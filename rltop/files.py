@@ -28,6 +28,12 @@ def kind_word(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
+def has_wide_characters(head: bytes) -> bool:
+    """Does a file begin with two ASCII characters of UTF-16, without a byte order mark?"""
+    ascii_, zeros = (head[:4:2], head[1:4:2]) if head[:1] != b"\0" else (head[1:4:2], head[:4:2])
+    return zeros == b"\0\0" and all(32 <= each < 127 for each in ascii_)
+
+
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file, which the caller closes; pipes and devices are never opened, so they notice nothing.
 

@@ -36,9 +36,16 @@ class _Utf16:
     eof, unused_data = False, b""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        self._head = b""
+        self._decoder: codecs.IncrementalDecoder | None = None
 
     def decompress(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            data = self._head = self._head + data
+            if len(data) < len(codecs.BOM_UTF16):
+                return b""
+            order = "" if data.startswith((codecs.BOM_LE, codecs.BOM_BE)) else "-le" if data[0] else "-be"
+            self._decoder = codecs.getincrementaldecoder(f"utf-16{order}")("replace")
         return self._decoder.decode(data).encode("utf-8", "replace")
 
 

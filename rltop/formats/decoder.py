@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from rltop.errors import DecodeError, SourceError
+from rltop.files import has_wide_characters
 from rltop.model import Counts, Record, TimedSpan
 from rltop.regex import regex
 from rltop.structs import NamedTuple
@@ -388,7 +389,12 @@ _MAGIC = (
 
 
 def codec_of(head: bytes) -> Codec | None:
-    """The codec of a file that begins with `head` (at least `MAGIC_BYTES`); None if it is not compressed."""
+    """The codec of a file that begins with `head` (at least `MAGIC_BYTES`); None if it is not compressed.
+
+    UTF-16 without a byte order mark is recognised by the zeros of two ASCII characters, as in RFC 4627 (section 3).
+    """
+    if has_wide_characters(head):
+        return Codec.UTF16
     return next((codec for magic, codec in _MAGIC if head.startswith(magic)), None)
 
 

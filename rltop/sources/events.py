@@ -13,6 +13,7 @@ import stat
 
 from rltop.clock import Clock
 from rltop.errors import SourceError, cannot_read, reason_of
+from rltop.files import has_wide_characters
 from rltop.sources.file import FileFingerprint, FileStat, FileSystem, read_fully
 from rltop.structs import NamedTuple, Struct
 
@@ -107,10 +108,15 @@ def is_binary(head: bytes = b"", name: str = "") -> bool:
     """Can NUL be data in this file, as in any format but text?
 
     Decided by the magic bytes of formats that trainers and trackers write, the 64-bit
-    length at the start of a TensorBoard file, or the file's name.
+    length at the start of a TensorBoard file, the zeros of UTF-16, or the file's name.
     """
     is_event_file = len(head) >= 8 and head[0] != 0 and head[1:8] == bytes(7)
-    return is_event_file or head.startswith(_BINARY_MAGIC) or any(part in name for part in _BINARY_NAMES)
+    return (
+        is_event_file
+        or has_wide_characters(head)
+        or head.startswith(_BINARY_MAGIC)
+        or any(part in name for part in _BINARY_NAMES)
+    )
 
 
 class TailOptions(NamedTuple):

@@ -12,6 +12,7 @@ import zstandard
 from stores import read_in_pieces
 from tables import each_row
 
+from rltop.cli.open_session import direct
 from rltop.clock import FakeClock
 from rltop.errors import SourceError
 from rltop.formats.compressed import CompressedDecoder
@@ -20,6 +21,7 @@ from rltop.formats.jsonl import JsonlDecoder
 from rltop.formats.kinds import MOST_LAYERS, AutoDecoder
 from rltop.run.discover import discover
 from rltop.run.session import Session
+from rltop.sources.events import ONCE
 from rltop.sources.feed import DirectFeed
 
 LINES = b"".join(json.dumps({"step": i, "a": i / 7}).encode() + b"\n" for i in range(2000))
@@ -188,6 +190,18 @@ def test_utf_16_as_powershell_redirects_into_is_the_text(encoding, size, end, li
     assert [record.step for record in records] == list(range(lines))
     assert records[7].schema.keys == ("reward/größe",)
     assert (decoder.stopped, decoder.counts.bad_lines, decoder.counts.nul_bytes) == ("", 0, 0)
+
+
+@each_row(("encoding", "mark"), [("utf-16-le", ""), ("utf-16-be", ""), ("utf-16-le", "\ufeff")])
+def test_a_large_file_in_utf_16_is_read_once(tmp_path, encoding, mark):
+    """Were its NULs holes of a text, each would take a read of the file's next megabyte: an hour."""
+    path = tmp_path / "train.jsonl"
+    path.write_bytes((mark + LINES.decode() * 20).encode(encoding))
+    session = Session(discover([str(path)]).found, direct(FakeClock(), ONCE), FakeClock())
+    session.drain()
+    counts = session.runs[0].main.counts
+    assert (counts.lines, counts.bad_lines, counts.nul_bytes) == (40_000, 0, 0)
+    session.close()
 
 
 def test_a_file_in_utf_16_is_followed(tmp_path):
