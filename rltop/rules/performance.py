@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from rltop.model import Evidence, Observation, Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Detector, EvidenceNames, Finding, State, worst
+from rltop.rules.rule import INFO, OK, QUIET, WARN, Detector, EvidenceNames, Finding, State, worst
 from rltop.rules.standing import own_time
 from rltop.stats.rolling import Frozen, Window, log_spread_of, lower_half_of, median_of
 from rltop.structs import NamedTuple
@@ -63,8 +63,7 @@ class _Kind(State):
 
 
 _UPDATES = ("loss", "policy_loss", "grad_norm")
-_IDLE, _TOLD, _EARLY, _STEADY = 3, 6, 20, 1.25
-"""An early jump to a level that then stays within a quarter is another kind of step, not a failure."""
+_IDLE, _TOLD = 3, 6
 _MIXED, _FEW, _TRAINS = 2, 3, 1.1
 """Records, the first with training in it included, within which steps must become longer for training to be the cause;
 values needed for a median of steps with training, so that a slowdown right after is seen; and how much longer."""
@@ -81,8 +80,7 @@ class StepSlower(Detector):
     work, untrained = Work(), Window(_RECENT)
     has_begun = False
     slow: tuple[Sequence[Observation], Sequence[Mapping[str, float]]] = ((), ())
-    idle = left_to_tell = jumped_at = 0
-    shortest, longest = math.inf, 0.0
+    idle = left_to_tell = 0
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -121,7 +119,7 @@ class StepSlower(Detector):
             steps = [one.step for one in context.recent if one.record < self.begun and "time_step" in one.values]
             at = steps[-_RECENT:][0], steps[-1]
             return Finding(INFO, seconds, self.untrained.median, steps=at, words=("training",))
-        return self._early(found, context.record) if found.level >= WARN else found
+        return found
 
     def _begins(self, values: Mapping[str, float]) -> bool:
         """Whether training begins after filling a replay buffer: its own counter, or a loss or gradient, is not 0."""
@@ -129,12 +127,6 @@ class StepSlower(Detector):
         self.has_begun = count > 0.0 if count is not None else any(values.get(name) for name in _UPDATES)
         self.idle += not self.has_begun
         return self.has_begun and self.idle >= _IDLE
-
-    def _early(self, found: Finding, record: int) -> Finding:
-        self.jumped_at = self.jumped_at or record
-        self.shortest, self.longest = min(self.shortest, found.value), max(self.longest, found.value)
-        is_steady = self.jumped_at <= _EARLY and self.longest <= _STEADY * self.shortest
-        return found._replace(level=WARN) if found.level is CRIT and is_steady else found
 
     def _creeping(self, kind: _Kind, seconds: float, base: float, tokens: float | None) -> Finding:
         factor, usual = seconds / base, kind.per_token.value
@@ -155,7 +147,7 @@ class StepSlower(Detector):
         base = start.value
         if not start.is_final:
             kind.head.append(seen)
-        warn, crit = (1.0, 1.0) if base is None or seconds <= self.warn * base else self._lines(start, base)
+        warn = 1.0 if base is None or seconds <= self.warn * base else self._factor(start, base)
         works = ((tokens, kind.per_token), (length, kind.per_length))
         paces = [(seconds / work, usual) for work, usual in works if work]
         is_longer = any(pace <= self._line(usual) for pace, usual in paces)
@@ -172,20 +164,17 @@ class StepSlower(Detector):
             return Finding(INFO, seconds, base, self.warn * base, (factor,), ("longer",))
         start.skip_value()
         self.slow = (tuple(kind.head), tuple(kind.recent))
-        return Finding(CRIT if seconds > crit * base else WARN, seconds, base, warn * base)
+        return Finding(WARN, seconds, base, warn * base)
 
     def _line(self, usual: Frozen) -> float:
         """Upper limit of seconds per token within the run's own noise."""
         factor = max(self.thresholds["per_token"], min(_MOST_PACE, usual.factor(_PACE_SIGMAS)))
         return 0.0 if usual.value is None else factor * usual.value
 
-    def _lines(self, start: Frozen, base: float) -> tuple[float, float]:
-        """Factors on the baseline for WARN and CRIT, raised for the run's noise and for short steps."""
-        thresholds = self.thresholds
-        warn = max(thresholds["warn"], start.factor(thresholds["sigmas"]))
-        if base < thresholds["short_s"]:
-            warn = max(warn, thresholds["short_warn"])
-        return warn, max(thresholds["crit"], warn * thresholds["crit"] / thresholds["warn"])
+    def _factor(self, start: Frozen, base: float) -> float:
+        """Factor on the baseline, raised for the run's noise and for short steps."""
+        factor = max(self.warn, start.factor(self.thresholds["sigmas"]))
+        return max(factor, self.thresholds["short_warn"]) if base < self.thresholds["short_s"] else factor
 
     def _blame(self, finding: Finding) -> tuple[str, float, float]:
         """The stage that grew most, if it explains the slowdown: its name, seconds now, seconds at the start."""

@@ -467,9 +467,20 @@ def test_a_reward_that_is_no_number_began_with_its_first_record() -> None:
 
 
 def test_what_is_graver_than_a_settled_alert_began_where_it_left() -> None:
-    times = [noisy(10.0 if record < 100 else 17.0 if record < 250 else 42.0, 0.05)(record) for record in range(400)]
-    events = alarms(play(400, time_step=times, reward_mean=noisy(0.5)), "P1")
+    entropy = [noisy(0.6 if record < 100 else 0.1 if record < 250 else 0.01, 0.05)(record) for record in range(400)]
+    events = alarms(play(400, entropy=entropy, reward_mean=noisy(0.5)), "E1")
     assert [(event.level, event.since_step) for event in events][-1] == (Level.CRIT, 251)
+
+
+def test_steps_that_slow_down_twice_have_one_start() -> None:
+    times = [noisy(36.0 if record < 100 else 56.0 if record < 250 else 96.0, 0.01)(record) for record in range(400)]
+    engine = play(400, time_step=times, throughput=[46_000 / one for one in times], reward_mean=noisy(0.5))
+    assert {one.rule: (one.level, one.since_step) for one in engine.verdicts if one.group == "system"} == {
+        "P1": (Level.WARN, 101),
+        "P3": (Level.WARN, 101),
+    }
+    (slower,) = [one for one in engine.verdicts if one.rule == "P1"]
+    assert slower.headline.startswith("step time 36.") and slower.headline.endswith(" since step 101")
 
 
 def test_a_running_mean_that_begins_anew_does_not_diverge() -> None:
