@@ -13,6 +13,7 @@ from rltop.model import Level, NonFinite
 from rltop.rules import applicability
 from rltop.rules.context import ALL_FLAT, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, Subject
+from rltop.stats.persistence import NOfMCounter
 
 FATAL = ("grad_norm", "policy_loss", "loss")
 """Metrics that go straight into the weights: one null here is a NaN that the writer could not encode."""
@@ -77,14 +78,15 @@ class NonFiniteValue(Detector):
     unseen = set(_WATCHED)
     null_streaks: dict[str, int] = {}
     skipped_at = -math.inf
-    record = gradient_streak = 0
+    record = 0
     has_completions, of_evaluation = False, QUIET
-    stretch: tuple[int, str] = (0, "")
-    """First step of the newest stretch of records of which the same is said, and what."""
+    stretch: tuple[str, int, int, int] = ("", 0, 0, 0)
+    """What is said of the newest stretch of records, its first step and record, and of how many of them."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
-        self.loss_like = _LossLike(thresholds)
+        self.loss_like, lasts = _LossLike(thresholds), int(thresholds["lasts"])
+        self.often = NOfMCounter(lasts, 2 * lasts)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """A record without marks takes little more than one dictionary look-up."""
@@ -94,13 +96,15 @@ class NonFiniteValue(Detector):
             self.unseen.difference_update([name for name in self.unseen if name in values])
             self.loss_like.learn(context)
         self.of_evaluation = QUIET if "val_loss" in values else self.of_evaluation
+        if self.often.bits or "grad_norm" in marks:
+            self.often.push("grad_norm" in marks)
         if not marks:
-            self.gradient_streak, self.stretch = 0, (0, "")
+            self.stretch = self.stretch if self.holds >= INFO else ("", 0, 0, 0)
             self.null_streaks.clear()
             if self.loss_like.streaks:
                 self.loss_like.note_marks(marks)
             return self.of_evaluation if values or context.observation.loss_like else None
-        self.record, self.gradient_streak = record, self.gradient_streak + 1 if "grad_norm" in marks else 0
+        self.record = record
         if _is_no_update(marks):
             return None
         kind = marks.get("grad_norm")
@@ -125,11 +129,13 @@ class NonFiniteValue(Detector):
         return found
 
     def _steps(self, context: RuleContext, said: str = "") -> str:
-        step = context.observation.step
-        if said != self.stretch[1]:
-            self.stretch = step, said
-        first = self.stretch[0]
-        return f"step {step:,}" if first == step else f"steps {first:,}–{step:,}"
+        step, record = context.observation.step, self.record
+        before, first, began, count = self.stretch
+        if said != before:
+            first, began, count = step, record, 0
+        self.stretch = said, first, began, count + 1
+        some = "" if (held := record - began) == count else f" ({count + 1} of {held + 1} records)"
+        return f"step {step:,}" if first == step else f"steps {first:,}–{step:,}{some}"
 
     def _is_skipped(self, context: RuleContext, marks: Mapping[str, NonFinite]) -> bool:
         """Whether mixed precision skipped this step, the first in ten records: it changed no weight."""
@@ -157,9 +163,10 @@ class NonFiniteValue(Detector):
 
     def _gradient_level(self, kind: NonFinite) -> Level:
         """A non-finite norm means a step skipped by clipping or loss scaling, unless it persists."""
-        if kind is NonFinite.NULL or (self.record <= _SCALING and self.gradient_streak < self.thresholds["lasts"]):
+        lasts = self.often.bits.bit_count() >= self.often.n
+        if kind is NonFinite.NULL or (self.record <= _SCALING and not lasts):
             return INFO
-        return CRIT if self.gradient_streak >= self.thresholds["lasts"] else WARN
+        return CRIT if lasts else WARN
 
     def subject(self, finding: Finding) -> Subject:
         first = finding.words[1]

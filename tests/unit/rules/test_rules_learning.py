@@ -37,7 +37,16 @@ def test_l1_a_nan_gradient_is_critical_once_it_lasts() -> None:
     ]
     assert [one.headline for one in engine.verdicts if one.rule == "L1"] == ["grad_norm is NaN at steps 30–40"]
     again = play(24, loss=lambda r: NonFinite.NAN if r in {20, 21, 23, 24} else 0.5)
-    assert [one.headline for one in again.verdicts if one.rule == "L1"] == ["loss is NaN at steps 23–24"]
+    assert [one.headline for one in again.verdicts if one.rule == "L1"] == ["loss is NaN at steps 20–24 (4 of 5 records)"]
+
+
+def test_l1_a_nan_in_every_second_record_is_as_bad_as_one_that_lasts() -> None:
+    engine = play(60, grad_norm=lambda r: NonFinite.NAN if r >= 30 and r % 2 == 0 else 1.0, loss=0.5)
+    assert [(event.record, event.level) for event in alarms(engine, "L1")] == [(30, Level.WARN), (38, Level.CRIT)]
+    (verdict,) = [one for one in engine.verdicts if one.rule == "L1"]
+    assert (verdict.headline, verdict.since_step) == ("grad_norm is NaN at steps 30–60 (16 of 31 records)", 30)
+    apart = play(90, loss=lambda r: NonFinite.NAN if r in {20, 21} or r >= 80 else 0.5)
+    assert [(one.headline, one.since_step) for one in apart.verdicts] == [("loss is NaN at steps 80–90", 80)]
 
 
 def test_l1_trap_fp16_overflows_in_the_first_steps_while_it_looks_for_its_scale() -> None:
