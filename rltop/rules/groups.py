@@ -61,7 +61,8 @@ class ZeroVariance(Detector):
             # The waste began once both the reward was where it is and groups had lost their contrast.
             self.since = max(filter(None, (self.in_vain_since, self.high_since)), default=None)
             return Finding(WARN, spent, None, line, (reward.usual, share), ("in vain", *self._in_vain(share, spent)))
-        if self._is_one_group(share) or reward.is_constant or share <= self.warn * self.hysteresis:
+        is_constant = reward.is_constant and reward.count > 1
+        if self._is_one_group(share) or is_constant or share <= self.warn * self.hysteresis:
             return QUIET
         if reward.is_high or reward.is_coming_up:
             words = ("at top", *self._in_vain(share, spent)) if self.is_at_top else ()

@@ -390,9 +390,17 @@ class SlowNowAndThen(Detector):
         ends = [self.slow[begin:] for begin in range(len(self.slow) + 1 - max(_SEVERAL, int(self.thresholds["n"])))]
         found = ((self._judge(end), end) for end in (ends[:1] if self.found.level > OK else ends))
         self.found, self.slow = next((one for one in found if one[0] is not QUIET), (QUIET, self.slow))
-        self.since = None if self.found is QUIET else self.since or (self.slow[0].seen.record, self.slow[0].seen.step)
         apart = [after.seen.record - before.seen.record for before, after in pairwise(self.slow)]
+        self.since = None if self.found is QUIET else self.since or self._begun(min(apart))
         self.until = seen.record + (int(_LATE * max(apart)) if self.found.level > OK else _SUMMED)
+
+    def _begun(self, apart: int) -> tuple[int, int]:
+        """Place of the first slow step; one among the first records counts if it is as far before the others."""
+        first = self.slow[0].seen
+        for seen, seconds, _ in reversed(self.early[:_SKIPPED]):
+            if seconds > self.line and seen.record == first.record - apart:
+                first = seen
+        return first.record, first.step
 
     def _judge(self, slow: tuple[_Slow, ...]) -> Finding:
         """Judge the time that slow steps have added since the first of them, which itself does not count."""

@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 
 from rltop.model import Algorithm, Evidence, Unit
 from rltop.rules.context import LEVEL, RuleContext
-from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State
+from rltop.rules.rule import INFO, PRINTED, QUIET, WARN, Detector, EvidenceNames, Finding, State
 from rltop.rules.validation import LN2
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error, median_of
@@ -72,8 +72,6 @@ _CERTAIN, _AT_LN2 = 5.0, 0.02
 """Standard errors that noise never exceeds ln 2 by five times in a row; the first loss's largest distance from ln 2."""
 _TRIFLE = 0.1
 _FEW = 5
-_PRINTED = 4
-"""Decimals that consoles print."""
 
 
 class AfterWarmUp(State):
@@ -118,7 +116,7 @@ class StuckAtChance(Detector):
         if context.algorithm is Algorithm.KTO:
             self.loss_at_start = 0.5
         self.first = loss if self.first is None else self.first
-        is_exact = margin == 0.0 and loss != round(loss, _PRINTED)
+        is_exact = margin == 0.0 and loss != round(loss, PRINTED)
         self.still = 0 if not is_exact else self.still + 1 if self.losses and self.losses[-1] == loss else 1
         self.margins.append(margin)
         self.losses.append(loss)

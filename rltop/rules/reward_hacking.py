@@ -73,7 +73,7 @@ class PartTraded(Detector):
 
     parts: dict[str, _Component] = {}
     earned: set[str] = set()
-    seen = 0
+    seen, first = 0, (0, 0)
 
     def detect(self, context: RuleContext) -> Finding | None:
         found = context.observation.instances.get("reward_component")
@@ -82,6 +82,8 @@ class PartTraded(Detector):
         rewards = [name for name in found if not _is_about(_NO_REWARD, name)]
         judged = [(self._lost(name, found[name], context.reward.usual), name) for name in rewards]
         lost = [(*one, name) for one, name in judged if one is not None]
+        self.first = self.first if self.seen else context.place
+        self.since = None if lost else self.first
         if not lost:
             return self._never_earned(found, context)
         _, level, best, name = max(lost, key=lambda one: one[0])

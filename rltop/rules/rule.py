@@ -24,6 +24,8 @@ OK = Level.OK
 INFO = Level.INFO
 WARN = Level.WARN
 CRIT = Level.CRIT
+PRINTED = 4
+"""Decimals that consoles print: numbers with no more of them are the same by chance."""
 MIN_CLEAR_AFTER = 3
 """Fewest consecutive good records that clear a verdict."""
 RELEASE = 0.8

@@ -16,7 +16,7 @@ from math import inf
 from rltop.model import Algorithm
 from rltop.rules import applicability
 from rltop.rules.context import ALL_FLAT, RuleContext
-from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, WARN, WINDOW, Detector, Finding, Line
+from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, PRINTED, QUIET, WARN, WINDOW, Detector, Finding, Line
 from rltop.rules.validation import LN2, NEAR_LN2, ON_PAIRS
 from rltop.stats.persistence import BlockTrend, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, log_spread_of, mad_of, median_of
@@ -314,6 +314,16 @@ class LossJump(Detector):
         return 0.0 < self.thresholds["alone"] * largest < value and median > 0.0
 
 
+class AbsurdLoss(Line):
+    """O20: an absurdly large loss, of either sign."""
+
+    def look(self, value: float, context: RuleContext) -> Finding | None:
+        found = super().look(abs(value), context)
+        if value >= 0.0 or found is None or found is QUIET:
+            return found
+        return found._replace(value=value, threshold=-(found.threshold or 0.0))
+
+
 _MOST_MARGIN, _EXPLODED = 100.0, 3.0
 """Above the first, ln(1 + exp(margin)) is the margin. An inverted pair weighs at most twice as much as at chance."""
 _BACK, _STEEPER, _WOBBLE = 1.1, 1.2, 0.5
@@ -328,8 +338,8 @@ class CertainEvaluation(Line):
 
 
 _OF_POLICY = ("entropy", "kl_ref", "kl_old", "policy_loss", "loss")
-_WITNESSES, _PRINTED, _NOTHING = 3, 4, (0.0,)
-"""How many update metrics must be logged; decimals that consoles print; a loss of 0."""
+_WITNESSES, _NOTHING = 3, (0.0,)
+"""How many update metrics must be logged; a loss of 0."""
 
 
 class StillEvaluation(Detector):
@@ -370,8 +380,8 @@ class StillTraining(Detector):
         self.count = self.count + 1 if is_still else -1 if is_policy else 0
         self.since = (self.since or context.place) if is_still else None
         # Rounded numbers repeat by chance; a loss of 0 teaches nothing, however it is rounded.
-        is_exact = now == _NOTHING or any(value != round(value, _PRINTED) for value in now)
-        if self.count < self.thresholds["records"] or not is_exact or context.is_paused:
+        is_certain = now == _NOTHING or any(value != round(value, PRINTED) for value in now)
+        if self.count < self.thresholds["records"] or not is_certain or context.is_paused:
             return QUIET if self.has_fired else None
         self.has_fired = True
         return Finding(WARN, now[0], None, None, (float(self.count),), ("policy",) if is_policy else ())
@@ -441,12 +451,10 @@ class LearningRateChange(Detector):
     last_ratio = inf
     """Infinite while unknown: two records are not a schedule yet, and those of a warm-up may be far apart."""
     last_change = highest = 0.0
-    jumped_for = 0
-    jumped: Finding | None = None
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         before = self.last
-        if value == before and self.jumped is None:
+        if value == before:
             self.last_ratio, self.last_change = 1.0, 0.0
             return QUIET
         finding = self._compare(value, before)
@@ -455,12 +463,6 @@ class LearningRateChange(Detector):
         return finding
 
     def _compare(self, value: float, before: float | None) -> Finding:
-        if self.jumped is not None:
-            self.jumped_for += 1
-            if self.jumped_for < self.thresholds["shown"]:
-                self.last_ratio = 1.0
-                return self.jumped
-            self.jumped, self.jumped_for = None, 0
         if before is None or before <= 0.0 or value <= 0.0:
             self.last_ratio, self.last_change = inf, 0.0 if before is None else value - before
             return QUIET
@@ -472,9 +474,7 @@ class LearningRateChange(Detector):
         if abs(change - last_change) <= _STRAIGHT * abs(last_change):
             return QUIET
         is_new_height = value >= self.thresholds["warn"] * self.highest
-        finding = Finding(WARN if is_new_height else INFO, value, before, None, (ratio,))
-        self.jumped = finding if is_new_height else None
-        return finding
+        return Finding(WARN if is_new_height else INFO, value, before, None, (ratio,))
 
     def headline(self, finding: Finding) -> str:
         before, ratio = finding.baseline or 0.0, finding.extra[0]
@@ -491,7 +491,7 @@ class StuckLearningRate(Detector):
     """L9: the learning rate stays 0 although there are gradients, or dropped to 0 off schedule."""
 
     last = 0.0
-    zeros, is_exact = 0, False
+    zeros, is_unrounded = 0, False
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         if value != 0.0:
@@ -499,12 +499,12 @@ class StuckLearningRate(Detector):
             return QUIET
         self.zeros, self.since = self.zeros + 1, self.since or context.place
         updates = [one for name in _UPDATE if (one := context.values.get(name))]
-        self.is_exact = self.is_exact or any(one != round(one, _LOGGED) for one in updates)
+        self.is_unrounded = self.is_unrounded or any(one != round(one, _LOGGED) for one in updates)
         is_early = context.record <= self.thresholds["until"] or self.holds >= INFO
         if is_early and "grad_norm" in context.observation.nonfinite:
             return Finding(CRIT, 0.0)
         if self.last > self.thresholds["height"] * context.top_lr:
             return Finding(WARN, 0.0, self.last)
-        if self.last == 0.0 and self.is_exact and updates and self.zeros >= self.thresholds["always"]:
+        if self.last == 0.0 and self.is_unrounded and updates and self.zeros >= self.thresholds["always"]:
             return Finding(WARN, 0.0, None, None, (float(self.zeros),), ("throughout",))
         return Finding(INFO, 0.0) if is_early and self.last == 0.0 else QUIET

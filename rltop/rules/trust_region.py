@@ -18,8 +18,14 @@ from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, RELEASE, WARN, WIND
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, median_of
 
-_MEDIAN_OF = 5
+_MEDIAN_OF, _HALFWAY = 5, 0.5
 _LATELY = 8
+
+
+def _began(metric: str, level: float, context: RuleContext) -> tuple[int, int]:
+    """Place of the first of the newest five values that is more than halfway from 0 to their median, `level`."""
+    newest = [one for one in reversed(context.recent) if metric in one.values][:_MEDIAN_OF]
+    return min([(one.record, one.step) for one in newest if one.values[metric] / level > _HALFWAY])
 
 
 class StepKl(Detector):
@@ -38,11 +44,14 @@ class StepKl(Detector):
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         finding = self._judge(value, context)
+        self.since = None if finding is QUIET else self.since
         if finding is QUIET and not self.often.bits:
             return finding
         thresholds, is_often = self.thresholds, self.often.push(finding.level >= WARN)
         if finding is QUIET:
             return finding
+        if context.traits.kl_is_signed:
+            self.since = self.since or _began("kl_old", median_of(self.lately), context)
         is_told = is_often or finding.value > thresholds["far"] * (finding.threshold or math.inf)
         return finding if is_told and context.record > thresholds["wait"] else finding._replace(level=INFO)
 
@@ -285,7 +294,9 @@ class NegativeKl(Detector):
         # A signed estimate is noise around 0 unless beyond its own spread, which the fall itself widens.
         noise = 0.0 if self.is_firing else self.thresholds["sigmas"] * MAD_TO_SIGMA * self.window.mad
         if median >= line or -median <= noise:
+            self.since = None
             return QUIET
+        self.since = self.since or _began("kl_ref", median, context)
         return Finding(CRIT if median < self.thresholds["crit"] else WARN, median, None, line)
 
 

@@ -280,6 +280,7 @@ class _EvaluatedSet(State):
 
     held: deque[float] = deque(maxlen=_HELD)
     rewards: deque[tuple[float, ...] | None] = deque(maxlen=_HELD)
+    places: deque[tuple[int, int]] = deque(maxlen=_HELD)
     are_shares = True
     line: float | None = None
     since: tuple[int, int] | None = None
@@ -307,6 +308,7 @@ class HeldOutFlat(Detector):
                 source = sources[name] = _EvaluatedSet()
             source.held.append(value)
             source.rewards.append(at)
+            source.places.append(context.place)
             source.are_shares = source.are_shares and 0.0 <= value <= 1.0
         if at is None:
             return QUIET
@@ -352,7 +354,7 @@ class HeldOutFlat(Detector):
             if rise < thresholds["errors"] * math.hypot(error, error_now):
                 continue
             if (found := self._finding(source, count, (mean, mean_now), context.reward)) is not None:
-                source.since = source.since or context.place
+                source.since = source.since or source.places[-count]
                 self.flat[name] = found
                 return True
         return False
