@@ -21,6 +21,8 @@ class LoneEnvironment(Detector):
         if context.record > _KNOWN_RECORDS and context.record % _EVERY:
             return None
         worst, has_several = QUIET, False
+        waited_s, step_s = trainer_wait(context.values)
+        level = WARN if waited_s is not None and waited_s >= self.thresholds["share"] * step_s > 0.0 else INFO
         for metric in _APART:
             instances = context.observation.instances.get(metric, {})
             seconds = _by_environment(instances) if len(instances) > 1 else {}
@@ -33,7 +35,6 @@ class LoneEnvironment(Detector):
                 continue
             ratio = seconds[slowest] / others
             if ratio > self.thresholds["times"] * self.hysteresis and ratio > worst.value:
-                level = WARN if _is_held_up(context.values, self.thresholds["share"]) else INFO
                 worst = Finding(level, ratio, None, None, (seconds[slowest], others), (metric, slowest))
         return worst if has_several else None
 
@@ -60,12 +61,6 @@ def _by_environment(instances: Mapping[str, float]) -> dict[str, float]:
         if name.count("/") == depths[0][0] and own not in _AGGREGATES:
             found[own] = max(found.get(own, 0.0), seconds)
     return found
-
-
-def _is_held_up(values: Mapping[str, float], share: float) -> bool:
-    """Whether the trainer waits for rollouts for at least `share` of the step."""
-    waited_s, step_s = trainer_wait(values)
-    return waited_s is not None and waited_s >= share * step_s > 0.0
 
 
 class MoreTurns(Creep):

@@ -174,14 +174,9 @@ class SilentFailure(Detector):
         if not (is_flat or sign) or context.is_paused or reward.is_constant or reward.is_high:
             self.recent.clear()
             return QUIET
-        return self._signs(context, sign, is_flat)
-
-    def _signs(self, context: RuleContext, sign: str, is_flat: bool) -> Finding:
-        reward, recent = context.reward, self.recent
-        assert reward.value is not None
-        recent.append(reward.value)
+        self.recent.append(reward.value)
         reach = self.thresholds["pinned"] * (reward.top - reward.bottom)
-        is_pinned = max(recent) - min(recent) < reach
+        is_pinned = max(self.recent) - min(self.recent) < reach
         found = (sign, "zero-variance groups" if is_flat else "", "constant reward" if is_pinned else "")
         signs = tuple(filter(None, found))
         return Finding(CRIT, reward.value, reward.best, None, words=(", ".join(signs),)) if len(signs) >= 2 else QUIET

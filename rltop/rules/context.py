@@ -586,11 +586,6 @@ class RuleContext(Cloned):
         return self.lr == 0.0
 
     @property
-    def has_teacher(self) -> bool:
-        """A teacher stands in for the reward, which then never moves."""
-        return "kl_teacher" in self.values
-
-    @property
     def is_ending(self) -> bool:
         """The learning-rate schedule has decayed to near 0, and other metrics shrink with it."""
         return self.lr is not None and self.lr < _ENDING * self.top_lr

@@ -147,15 +147,13 @@ class ValueLossVanished(Detector):
             self.line = self.thresholds["warn"] * (self.start.value or 0.0)
             return QUIET
         line = self.line / math.sqrt(self.thresholds["warn"]) if self.is_firing else self.line
-        if abs(value) >= line or self._is_done(context):
+        reward, explained = context.reward, context.values.get("explained_var", 0.0)
+        is_done = not reward.count or reward.is_constant or context.is_at_top or explained >= self.thresholds["good"]
+        if abs(value) >= line or is_done:
             return QUIET
         # An error of exactly 0 is not a fit: every batch leaves some.
         is_wrong = value == 0.0 or self._returns_vary(abs(value), context)
         return Finding(WARN if is_wrong else INFO, value, self.start.value, self.line)
-
-    def _is_done(self, context: RuleContext) -> bool:
-        reward, explained = context.reward, context.values.get("explained_var", 0.0)
-        return not reward.count or reward.is_constant or context.is_at_top or explained >= self.thresholds["good"]
 
     def _returns_vary(self, value: float, context: RuleContext) -> bool:
         """Whether the explained variance denies the fit or, if not logged, the reward spread far exceeds the error."""

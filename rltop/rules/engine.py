@@ -234,8 +234,10 @@ class Engine(Cloned):
     def _note(self, event: Event, state: AlertState) -> list[Event]:
         """Note a transition with its subject and incident; returns the logged event, or [] if nothing changes."""
         told = self._spoken(event, state, self._context)
-        if event.is_alarm and not state.incident and self.rules.shown_level(event.raised_by, event.level) >= Level.WARN:
-            others = [one for one in self._beside(state) if one.incident and self._is_alarm(one)]
+        shown_level = self.rules.shown_level
+        if event.is_alarm and not state.incident and shown_level(event.raised_by, event.level) >= Level.WARN:
+            beside = [one for one in self._beside(state) if one.incident]
+            others = [one for one in beside if shown_level(one.spec.id, one.level) >= Level.WARN]
             first = min(others, key=lambda one: one.onset, default=state)
             state.incident = first.incident or self._join(state)
             if others:
@@ -284,9 +286,6 @@ class Engine(Cloned):
             state.since_record, state.since_step = record, incident.step
             state.detector.date(record, incident.step)
         return incident.number
-
-    def _is_alarm(self, state: AlertState) -> bool:
-        return self.rules.shown_level(state.spec.id, state.level) >= Level.WARN
 
     def _beside(self, state: AlertState) -> list[AlertState]:
         rule = state.spec.rule

@@ -29,9 +29,7 @@ class EntropyCrash(Detector):
 
     def detect(self, context: RuleContext) -> Finding | None:
         values = context.values
-        if (value := values.get("entropy")) is None and (
-            value := values.get("entropy_seq", values.get("action_entropy"))
-        ) is None:
+        if (value := values.get("entropy", values.get("entropy_seq", values.get("action_entropy")))) is None:
             return None
         window, warn, floor = self.window, self.thresholds["warn"], self.thresholds["floor"]
         is_low = value < warn * window.most and window.count >= MIN_SAMPLES
@@ -41,7 +39,9 @@ class EntropyCrash(Detector):
         if not is_low or value >= warn * usual or usual <= floor:
             return QUIET
         if context.reward.has_few_groups:
-            usual, value, low = self._levels()
+            held = list(self.before)
+            earlier = sorted(held[:-LEVEL]) or [0.0]
+            usual, value, low = median_of(earlier), median_of(held[-LEVEL:]), earlier[len(earlier) // 10]
             if value >= min(warn * usual, low) or usual <= floor:
                 return QUIET
         if not self._is_beyond_noise(value, usual) or ("action_entropy" in values and self._falls_as_always()):
@@ -50,12 +50,6 @@ class EntropyCrash(Detector):
         if context.reward.is_solved or not applicability.has_rollouts(context.algorithm, context.traits):
             level = INFO
         return Finding(level, value, usual, warn * usual)
-
-    def _levels(self) -> tuple[float, float, float]:
-        """Median of the records before the last ten, median of the last ten, 10 % quantile of those before."""
-        held = list(self.before)
-        earlier = sorted(held[:-LEVEL]) or [0.0]
-        return median_of(earlier), median_of(held[-LEVEL:]), earlier[len(earlier) // 10]
 
     def _is_beyond_noise(self, value: float, usual: float) -> bool:
         if value <= 0.0:
@@ -149,22 +143,15 @@ class EntropySurge(Detector):
             is_high = value > thresholds["high"] * held and value > thresholds["rise"] * held * base
         self.high.append(is_high)
         if not is_jump:
-            if thresholds["random"] * self.hysteresis < value < _SEQUENCE_SUM and self._is_of_text(context):
+            is_of_text = applicability.has_rollouts(context.algorithm, context.traits)
+            is_of_text = is_of_text and applicability.nats_of(context) == "nats/token"
+            # Training from scratch starts with the entropy of any text.
+            if thresholds["random"] * self.hysteresis < value < _SEQUENCE_SUM and is_of_text:
                 return Finding(WARN, value, None, thresholds["random"], words=("random",))
             if base is None or not is_high or sum(self.high) < _HIGH:
                 return QUIET
             return Finding(WARN, value, base, thresholds["rise"] * base, words=("baseline",))
-        length, cut = context.values.get("response_len_mean", 0.0), context.values.get("truncated_frac", 0.0)
-        usual_length = median_of(context.before("response_len_mean", _BEFORE) or [0.0])
-        usual_cut = median_of(context.before("truncated_frac", _BEFORE) or [0.0])
-        is_longer = usual_length > 0.0 and length > thresholds["longer"] * usual_length
-        is_cut = cut > thresholds["truncated"] >= usual_cut
-        return Finding(CRIT if is_longer or is_cut else WARN, value, usual, jump * usual)
-
-    def _is_of_text(self, context: RuleContext) -> bool:
-        """Whether it is per token, of sampled text; training from scratch starts with the entropy of any text."""
-        is_sampled = applicability.has_rollouts(context.algorithm, context.traits)
-        return is_sampled and applicability.nats_of(context) == "nats/token"
+        return Finding(WARN, value, usual, jump * usual)
 
 
 HARDLY_BETTER = 0.005

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, worst
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, Finding, State, worst
 from rltop.rules.straggler import slowest_rollout
 from rltop.stats import goodput
 from rltop.stats.rolling import Frozen, Window
@@ -57,11 +57,8 @@ class _Side(State):
         if (now := values.get(share)) is None:
             waited = max([values[name] for name in seconds if name in values], default=0.0)
             step_s = goodput.step_of(values)
-            now = (
-                waited / step_s
-                if step_s
-                else goodput.share_of(lambda name: recent.all_of(name)[-1:], self.names) or 0.0
-            )
+            known = goodput.share_of(lambda name: recent.all_of(name)[-1:], self.names)
+            now = waited / step_s if step_s else known or 0.0
         self.calm = 0 if now >= line else self.calm + 1
         self.began = None if self.calm else self.began or context.place
 
@@ -111,13 +108,11 @@ class Waiting(Detector):
         is_held_up = waits.training in ("starved", "waiting", "blocked")
         if record < _LEAST or not (is_held_up if is_trainer else waits.is_held or waits.generating == "starved"):
             return QUIET
-        thresholds, words = self.thresholds, (waits.sentence, waits.advice)
-        if base is not None and share >= thresholds["from"]:
-            # A side that already waits most of the time cannot wait much longer, so judge the share that it works.
-            has_risen = share > thresholds["rise"] * base
-            if has_risen or 1.0 - share < thresholds["works"] * (1.0 - base):
-                level = CRIT if has_risen and share > thresholds["crit"] else WARN
-                return Finding(level, share, base, None, words=words)
+        thresholds, words, works = self.thresholds, (waits.sentence, waits.advice), self.thresholds["works"]
+        # A side that already waits most of the time cannot wait much longer, so judge the share that it works too.
+        has_risen = base is not None and (share > thresholds["rise"] * base or 1.0 - share < works * (1.0 - base))
+        if has_risen and share >= thresholds["from"]:
+            return Finding(WARN, share, base, None, words=words)
         level = WARN if share >= thresholds["warn"] and (not is_trainer or waits.training != "waiting") else INFO
         return Finding(level, share, None, thresholds["info"], words=words)
 

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from rltop.rules.context import HELD_RECORDS, RuleContext
+from rltop.rules.context import HELD_RECORDS, RewardTrack, RuleContext
 from rltop.rules.levels import NO_SIGNAL
 from rltop.rules.reward import ConstantReward
 from rltop.rules.rule import CRIT, INFO, MIN_SAMPLES, QUIET, WARN, WINDOW, Detector, Finding, State, Subject, worst
@@ -55,9 +55,11 @@ class ZeroVariance(Detector):
         spent = self._spent(share, context)
         # A batch of one or two groups is flat by chance, most of the time once nearly everything is solved.
         line = _NEARLY if self.is_at_top and reward.has_few_groups else self.thresholds["wasted"]
-        is_much = spent > line * self.hysteresis
+        is_much = self.is_long and spent > line * self.hysteresis
         self.since = None
-        if self.is_long and is_much and not (share >= self.crit and reward.is_low) and not self._still_rises():
+        # A reward that rises steadily is always at its top, and noise can hide its rise since the start.
+        rises = is_much and _rises(list(self.rewards), 2.0 if self.is_firing else 1.0)
+        if is_much and not rises and not (share >= self.crit and reward.is_low):
             # The waste began once both the reward was where it is and groups had lost their contrast.
             self.since = max(filter(None, (self.in_vain_since, self.high_since)), default=None)
             return Finding(WARN, spent, None, line, (reward.usual, share), ("in vain", *self._in_vain(share, spent)))
@@ -95,14 +97,6 @@ class ZeroVariance(Detector):
         self.is_long = is_long
         self.rewards.append(reward.usual if reward.value is None else reward.value)
         return self.lost / self.spent if self.spent > 0.0 else share
-
-    def _still_rises(self) -> bool:
-        """Whether the mean reward of the later half of the window exceeds the earlier half's by one standard error.
-
-        By two while the alert is active. A reward that rises steadily is always at its top, and noise can hide the rise
-        from a comparison with the start.
-        """
-        return len(self.rewards) >= 2 * _LATELY and _rises(list(self.rewards), 2.0 if self.is_firing else 1.0)
 
     def _is_one_group(self, share: float) -> bool:
         """Whether batches hold so few groups that whole ones are often flat by chance, and this streak is short."""
@@ -153,13 +147,18 @@ class EmptyBatches(Detector):
             return QUIET
         most = min(int(self.thresholds["records"]), HELD_RECORDS)
         read = context.reward.read
-        seen = [one for one in context.recent if "grad_norm" in one.values and read(one.values) is not None][-most:]
+        rows = [one for one in context.recent if "grad_norm" in one.values and read(one.values) is not None]
+        seen = rows[-most:]
         norms = [_of_rewards(one.values) or 0.0 for one in seen]
         share = norms.count(0.0) / len(norms)
-        if len(norms) < most or share < self.thresholds["info"] * self.held_part(INFO) or not _are_mixed(norms):
+        least = self.thresholds["info"] * self.held_part(INFO)
+        if len(norms) < most or share < least or not _are_mixed(norms):
             self.since = None
             return QUIET
-        self.since = self.since or next((one.record, one.step) for one in seen if _of_rewards(one.values) == 0.0)
+        if self.since is None:  # the first from which on there are as many
+            empty = [_of_rewards(one.values) == 0.0 for one in rows]
+            first = next(i for i in range(len(rows)) if empty[i] and sum(empty[i:]) >= least * len(empty[i:]))
+            self.since = rows[first].record, rows[first].step
         rewards = [read(one.values) or 0.0 for one in seen]
         is_much = share >= self.thresholds["warn"] * self.held_part(WARN)
         level = WARN if is_much and not _rises(rewards, 3.0 if self.is_firing else 2.0) else INFO
@@ -242,7 +241,12 @@ class NoAdvantage(ConstantReward):
 
     def is_same(self, values: Mapping[str, float]) -> bool | None:
         high, low = values.get("adv_max"), values.get("adv_min")
-        return None if high is None or low is None else high - low <= self.thresholds["spread"]
+        return None if high is None or low is None else max(high, -low) <= self.thresholds["spread"]
+
+    def _is_beyond_chance(self, reward: RewardTrack) -> bool:
+        """From the first record on, chance is unknown, but a reward that moves should have given some advantage."""
+        is_first = not self.varied and self.streak >= self.thresholds["few_most"]
+        return super()._is_beyond_chance(reward) or (is_first and not (reward.is_constant or reward.is_improving))
 
 
 class AdvantageScale(Detector):

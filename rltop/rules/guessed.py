@@ -12,6 +12,7 @@ from rltop.catalog.metrics import CATALOG
 from rltop.model import Algorithm, Traits
 from rltop.rules.context import RuleContext
 from rltop.rules.entropy import EntropyCrash
+from rltop.rules.integrity import Cadence
 from rltop.rules.registry import NAMED
 from rltop.rules.reward import RewardCrash
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding
@@ -27,13 +28,11 @@ class GuessedShape(Detector):
     entropy = EntropyCrash({**NAMED["E1"].thresholds, "floor": 0.0})
     reward_context = RuleContext(Algorithm.GRPO, Traits(), None)
     entropy_context = RuleContext(Algorithm.GRPO, Traits(), None)
-    present: dict[str, int] = {}
-    accompanied: dict[str, int] = {}
-    missing: dict[str, int] = {}
+    known: dict[str, Cadence] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
         guessed = context.observation.guessed
-        if not guessed and not self.present:
+        if not guessed and not self.known:
             return None
         gone = self._gone(context, guessed)
         found = self._fallen(context, guessed)
@@ -55,27 +54,19 @@ class GuessedShape(Detector):
         return QUIET
 
     def _gone(self, context: RuleContext, guessed: Mapping[str, float]) -> Finding:
-        present, accompanied, missing = self.present, self.accompanied, self.missing
-        has_others = len(guessed) > 1 or bool(context.values)
+        has_others, known, thresholds = len(guessed) > 1 or bool(context.values), self.known, self.thresholds
         for name in guessed:
-            present[name] = present.get(name, 0) + 1
-            accompanied[name] = accompanied.get(name, 0) + has_others
-            missing.pop(name, None)
+            if name not in known:
+                known[name] = Cadence()
+            known[name].note(has_others)
         if not guessed and not context.values:
             return QUIET
-        for name in [name for name in present if name not in guessed]:
-            # If mostly nothing else came with it, records without it belong to another step axis.
-            if present[name] >= self.thresholds["present"] and 2 * accompanied[name] > present[name]:
-                missing[name] = missing.get(name, 0) + 1
-                if missing[name] > self.thresholds["forget"]:
-                    del missing[name], present[name], accompanied[name]
-            else:
-                # It is logged irregularly, so its absence says nothing.
-                del present[name], accompanied[name]
-        away = max(missing, key=lambda name: missing[name], default="")
-        if not away or missing[away] < self.thresholds["missing"]:
-            return QUIET
-        return Finding(WARN, float(missing[away]), words=(away, "gone"))
+        for name in known.keys() - guessed.keys():
+            known[name].missing += 1
+        limits = [thresholds[name] for name in ("present", "missing", "gaps")]
+        away = [(one.missing, name) for name, one in known.items() if one.missing and one.is_gone(*limits)]
+        rows, name = max(away, default=(0, ""))
+        return Finding(WARN, float(rows), words=(name, "gone")) if 0 < rows <= thresholds["forget"] else QUIET
 
     def headline(self, finding: Finding) -> str:
         name, *gone = finding.words

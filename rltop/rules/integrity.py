@@ -105,7 +105,9 @@ class NonFiniteValue(Detector):
                 self.loss_like.note_marks(marks)
             return self.of_evaluation if values or context.observation.loss_like else None
         self.record = record
-        if _is_no_update(marks):
+        # A schedule never becomes NaN: older LLaMA-Factory writes every key of an evaluation or closing row, or null.
+        is_null = marks.get("lr") is NonFinite.NULL and not marks.keys().isdisjoint(FATAL)
+        if is_null and all(kind is NonFinite.NULL for kind in marks.values()):
             return None
         kind = marks.get("grad_norm")
         if kind is not None and values.get("loss") == 0.0:
@@ -180,15 +182,6 @@ class NonFiniteValue(Detector):
             return f"loss logged as 0.0 while grad_norm is {others[0]} at {steps}: the trainer hides NaN losses"
         rest = f" (also {', '.join(map(_named, others))})" if others else ""
         return f"{first} at {steps}{rest}"
-
-
-def _is_no_update(marks: Mapping[str, NonFinite]) -> bool:
-    """Whether null only means "no value" in this row: a schedule never becomes NaN, so a null learning rate hides none.
-
-    Source: older LLaMA-Factory writes every key of `trainer_log.jsonl`, null or not, on evaluation and closing rows.
-    """
-    is_null = marks.get("lr") is NonFinite.NULL and not marks.keys().isdisjoint(FATAL)
-    return is_null and all(kind is NonFinite.NULL for kind in marks.values())
 
 
 def _named(words: str) -> str:
@@ -300,7 +293,7 @@ _OPTIMISER = ("clip_frac", "ratio_mean", "time_update_actor", "time_update_all",
 """Metrics that only an update logs, besides the learning rate."""
 
 
-class _Cadence(State):
+class Cadence(State):
     """How one metric has been logged so far.
 
     Attributes:
@@ -327,7 +320,7 @@ class KeyVanished(Detector):
     """L11: the reward, or a metric of the update, is missing by its own cadence while training goes on."""
 
     is_about_word = True
-    watched: dict[str, _Cadence] = {}
+    watched: dict[str, Cadence] = {}
     usual = rated = 0
     absent: frozenset[str] = _CADENCED
     is_complete, complete = False, 0
@@ -352,7 +345,7 @@ class KeyVanished(Detector):
             self.usual, self.rated = max(self.usual, len(values)), self.rated + ("lr" in values)
         for name in (*rewards, *updates):
             if name not in self.watched:
-                self.watched[name] = _Cadence()
+                self.watched[name] = Cadence()
             self.watched[name].note(len(updates) + len(rewards) > 1 or "lr" in values)
         lacking = [name for name in self.watched if name not in values and name not in marks]
         # Unless an update metric is watched, the length of a row says nothing.

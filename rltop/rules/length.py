@@ -63,7 +63,7 @@ class Truncation(Detector):
 class LengthExplosion(Detector):
     """T2: mean length more than doubles within 50 records, or far outgrows its baseline without gain.
 
-    The mean of a few completions may double by chance; that is never CRIT.
+    The mean of a few completions may double by chance; that is never CRIT, and no alarm for short ones.
     """
 
     window = Window(WINDOW)
@@ -73,15 +73,15 @@ class LengthExplosion(Detector):
         is_long = value > warn * window.least and window.count >= MIN_SAMPLES
         usual, noise = (window.median, MAD_TO_SIGMA * window.mad) if is_long else (0.0, 0.0)
         window.push(value)
-        if not is_long or usual <= 0.0 or value <= warn * usual:
+        is_beyond = value > usual + self.thresholds["sigmas"] * noise
+        if not is_long or usual <= 0.0 or value <= warn * usual or not (is_beyond or value > self.thresholds["short"]):
             return self._against_baseline(value, context)
         reward = context.reward
         is_cut = context.values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
         # Even pure noise gives a reward a range, so a reward alarm is required as well.
         lost, reach = reward.best - reward.usual, reward.top - reward.bottom
         is_hurt = lost > _HURT * reach > 0.0 and "reward" in context.alarms
-        is_grave = (is_cut or is_hurt) and value > usual + self.thresholds["sigmas"] * noise
-        return Finding(CRIT if is_grave else WARN, value, usual, warn * usual, words=(BEFORE,))
+        return Finding(CRIT if is_beyond and (is_cut or is_hurt) else WARN, value, usual, warn * usual, words=(BEFORE,))
 
     def _against_baseline(self, value: float, context: RuleContext) -> Finding:
         base = context.baselines["response_len_mean"].value

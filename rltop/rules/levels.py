@@ -37,7 +37,7 @@ def field_of(identity: Identity, profiles: Collection[str]) -> str:
     return LANGUAGE
 
 
-_WARNINGS = dict.fromkeys(("C1", "E4", "H1", "L11", "M6", "M8", "O5", "O10", "O13", "P9", "T4"), Level.WARN)
+_WARNINGS = dict.fromkeys(("C1", "H1", "L11", "M6", "M8", "O5", "O13", "T4"), Level.WARN)
 _NOTES = dict.fromkeys(("C6", "O5", "O20", "U1", "E1"), Level.INFO)
 
 HIGHEST: Mapping[str, Mapping[str, Level]] = MappingProxyType({CLASSIC: _WARNINGS | _NOTES, LANGUAGE: _WARNINGS})

@@ -82,12 +82,8 @@ class StepSlower(Detector):
     slow: tuple[Sequence[Observation], Sequence[Mapping[str, float]]] = ((), ())
     idle = left_to_tell = 0
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.warn = thresholds["warn"]
-
     def detect(self, context: RuleContext) -> Finding | None:
-        values = context.values
+        values, warn = context.values, self.thresholds["warn"]
         seconds = values.get("time_step")
         if "time_save" in values or "time_eval" in values:
             seconds = own_time(context.observation)
@@ -99,7 +95,7 @@ class StepSlower(Detector):
         elif begins:
             self.left_to_tell = _TOLD
         untrained = self.untrained.median
-        is_told = self.left_to_tell > 0 and seconds > self.warn * untrained > 0.0
+        is_told = self.left_to_tell > 0 and seconds > warn * untrained > 0.0
         if not self.begun and self.left_to_tell > _TOLD - _MIXED and seconds > _TRAINS * untrained > 0.0:
             self.begun, self.kinds = context.observation.record, [_Kind(), _Kind()]
             for one in self.kinds:
@@ -109,7 +105,7 @@ class StepSlower(Detector):
         kind.recent.append(context.observation.stages)
         start = kind.start
         base = start.value
-        if start.is_final and base is not None and seconds <= self.warn * base:
+        if start.is_final and base is not None and seconds <= warn * base:
             if seconds <= kind.creep_line and kind.crept <= 0.0:
                 self.work.total = values.get("num_tokens")
                 return QUIET
@@ -140,28 +136,31 @@ class StepSlower(Detector):
         is_noticed = factor >= self.thresholds["slight"] and base >= self.thresholds["short_s"]
         if kind.crept <= self.thresholds["creep"] or not is_noticed:
             return QUIET
-        return Finding(INFO, seconds, base, self.warn * base)
+        return Finding(INFO, seconds, base, self.thresholds["warn"] * base)
 
     def _against_start(self, kind: _Kind, seconds: float, tokens: float | None, seen: Observation) -> Finding:
         start, length = kind.start, seen.values.get("response_len_mean")
         base = start.value
         if not start.is_final:
             kind.head.append(seen)
-        warn = 1.0 if base is None or seconds <= self.warn * base else self._factor(start, base)
+        thresholds, warn = self.thresholds, self.thresholds["warn"]
+        if base is not None and seconds > warn * base:  # the line is higher for a noisy run, and for short steps
+            warn = max(warn, start.factor(thresholds["sigmas"]))
+            warn = max(warn, thresholds["short_warn"]) if base < thresholds["short_s"] else warn
         works = ((tokens, kind.per_token), (length, kind.per_length))
         paces = [(seconds / work, usual) for work, usual in works if work]
         is_longer = any(pace <= self._line(usual) for pace, usual in paces)
-        if base is None or seconds <= self.warn * base or seconds <= warn * base or is_longer:
+        if base is None or seconds <= warn * base or is_longer:
             start.push(seconds)
             for pace, usual in paces:
                 usual.push(pace)
-            if base is None or not paces or seconds <= max(warn, self.warn) * base:
+            if base is None or not paces or seconds <= warn * base:
                 return QUIET
             now, known = paces[0][0], paces[0][1].value or 0.0
-            if now > self.thresholds["per_token"] * known:
+            if now > thresholds["per_token"] * known:
                 return QUIET  # within noise, but the pace is not unchanged
             factor = seconds / base * known / now
-            return Finding(INFO, seconds, base, self.warn * base, (factor,), ("longer",))
+            return Finding(INFO, seconds, base, thresholds["warn"] * base, (factor,), ("longer",))
         start.skip_value()
         self.slow = (tuple(kind.head), tuple(kind.recent))
         return Finding(WARN, seconds, base, warn * base)
@@ -170,11 +169,6 @@ class StepSlower(Detector):
         """Upper limit of seconds per token within the run's own noise."""
         factor = max(self.thresholds["per_token"], min(_MOST_PACE, usual.factor(_PACE_SIGMAS)))
         return 0.0 if usual.value is None else factor * usual.value
-
-    def _factor(self, start: Frozen, base: float) -> float:
-        """Factor on the baseline, raised for the run's noise and for short steps."""
-        factor = max(self.warn, start.factor(self.thresholds["sigmas"]))
-        return max(factor, self.thresholds["short_warn"]) if base < self.thresholds["short_s"] else factor
 
     def _blame(self, finding: Finding) -> tuple[str, float, float]:
         """The stage that grew most, if it explains the slowdown: its name, seconds now, seconds at the start."""
@@ -352,14 +346,10 @@ class SlowNowAndThen(Detector):
             return True
         if was_evaluated or not self.was_evaluated:
             return was_evaluated
-        return not is_evaluated or is_saved or not self._holds_no_evaluation(seconds)
-
-    def _holds_no_evaluation(self, seconds: float) -> bool:
-        """Whether evaluations are known to lie outside the step time, so this record is an ordinary one."""
-        if not (self.is_outside or self.is_learnt):
+        if is_evaluated and not (is_saved or self.is_outside or self.is_learnt):
             self.is_outside = len(self.evaluated) >= _EVALUATIONS and max(self.evaluated) <= _RAISED * self.base
             self.evaluated = (*self.evaluated, seconds)
-        return self.is_outside
+        return not is_evaluated or is_saved or not self.is_outside
 
     def _learn(self, one: tuple[Observation, float, float]) -> None:
         """Update the run-start baseline and the threshold."""

@@ -36,7 +36,8 @@ class NoLearningSignal(Detector):
         reward, values = context.reward, context.values
         if reward.value is None:
             return None
-        if context.has_teacher or not (reward.is_constant or self._is_stuck_again(reward.value)):
+        # A teacher stands in for the reward, which then never moves.
+        if "kl_teacher" in values or not (reward.is_constant or self._is_stuck_again(reward.value)):
             self.has_lived = True
             return QUIET
         self.level, self.alike = reward.value, self.alike + 1

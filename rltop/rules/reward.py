@@ -402,7 +402,7 @@ class ConstantReward(Detector):
             self.since = None
             return QUIET
         has_fallen = reward.is_low and reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
-        return Finding(CRIT if has_fallen else WARN, reward.value, reward.best)
+        return Finding(CRIT if has_fallen and self.varied else WARN, reward.value, reward.best)
 
     def is_same(self, values: Mapping[str, float]) -> bool | None:
         return earn_the_same(values)
@@ -449,7 +449,9 @@ class WorseAfterRestart(Detector):
         """(Median of its newest ten values, level before, line between), or None if it is within the line."""
         noise = self.thresholds["sigmas"] * left.sigma
         if name == REWARD:
-            line = left.level - max(self._least_loss(left), noise)
+            learned = max(left.learned, self.thresholds["share"] * abs(left.level))
+            least = 0.0 if left.learned > 0.0 else _floor(left.level, self.thresholds)
+            line = left.level - max(self.thresholds["warn"] * learned, least, noise)
             usual, count = context.reward.usual, context.reward.count
             return (usual, left.level, line) if count >= _FEW and usual < line else None
         newest = [one.values[name] for one in islice(reversed(context.recent), LEVEL) if name in one.values]
@@ -460,11 +462,6 @@ class WorseAfterRestart(Detector):
         if usual < left.level and name in _BAD_DOWN:
             line = min(left.level / times, left.least)
         return (usual, left.level, line) if (usual - line) * (line - left.level) > 0.0 else None
-
-    def _least_loss(self, left: LeftMetric) -> float:
-        learned = max(left.learned, self.thresholds["share"] * abs(left.level))
-        least = 0.0 if left.learned > 0.0 else _floor(left.level, self.thresholds)
-        return max(self.thresholds["warn"] * learned, least)
 
     def headline(self, finding: Finding) -> str:
         told: list[str] = []

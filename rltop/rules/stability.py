@@ -103,7 +103,7 @@ class GradientSpike(Detector):
         """Whether this is the first rise after a start without signal: no variance in groups, or hardly a gradient."""
         if self.awake or context.record > WINDOW:
             return False
-        floor, info, crit = (self.thresholds[name] for name in ("crit_floor", "info", "crit"))
+        floor, info, crit = (self.thresholds[name] for name in ("wakes", "info", "crit"))
         has_been_dead = len(self.flat) == MIN_SAMPLES and 2 * sum(self.flat) > MIN_SAMPLES
         return (has_been_dead and value < info * floor) or value < floor > crit * base
 

@@ -91,21 +91,14 @@ class ImportanceRatio(Detector):
         # In a run of unknown kind, it may be any ratio.
         is_known = context.algorithm is not Algorithm.UNKNOWN
         if not thresholds["low"] <= value <= thresholds["high"] and value > 0.0 and is_known:
-            line = thresholds["low" if value < 1.0 else "high"]
-            level = CRIT if value > thresholds["extreme"] or self._is_far(value) else WARN
-            return Finding(level, value, None, line)
+            return Finding(WARN, value, None, thresholds["low" if value < 1.0 else "high"])
         base = self.start.push(value)
         if base is None or base <= 0.0:
             return QUIET
         relative, reach = value / base, warn * self.hysteresis
         if 1.0 - reach <= relative <= 1.0 + reach:
             return QUIET
-        level = CRIT if self._is_far(value) else WARN
-        return Finding(level, value, base, base * (1.0 + (warn if relative > 1 else -warn)))
-
-    def _is_far(self, value: float) -> bool:
-        base, crit = self.start.value or 0.0, self.thresholds["crit"]
-        return base > 0.0 and not 1.0 / crit <= value / base <= crit
+        return Finding(WARN, value, base, base * (1.0 + (warn if relative > 1 else -warn)))
 
 
 _SETTLED = 20
@@ -133,7 +126,10 @@ class TokenClip(Detector):
         usual, known = window.median, window.count
         window.push(value)
         if value > _SEQUENCE_CLIP and abs(context.values.get("kl_old", math.inf)) < _SEQUENCE_KL:
-            return self._of_sequences(value)
+            base, line = self.start.value, thresholds["sequences"]
+            if value <= line and base is not None and base > 0.0:
+                line = min(line, thresholds["sequences_rise"] * base)
+            return Finding(WARN, value, base, line) if value > line else QUIET
         lines = ((CRIT, "alone_crit"), (CRIT, "crit"), (WARN, "alone_warn"), (WARN, "warn"))
         beyond, rise = self.crossed(value, lines if is_harmful else lines[::2], usual), thresholds["rise"] * usual
         if beyond is not QUIET:
@@ -152,12 +148,6 @@ class TokenClip(Detector):
         is_steep = norm is not None and base is not None and norm > self.thresholds["gradient"] * base > 0.0
         is_far = abs(step_kl) > self.thresholds["kl"] * (_ASYNC if context.traits.is_async else 1.0)
         return self.harmful.push(is_steep or is_far or not _FAMILIES.isdisjoint(context.onsets))
-
-    def _of_sequences(self, value: float) -> Finding:
-        base, line = self.start.value, self.thresholds["sequences"]
-        if value <= line and base is not None and base > 0.0:
-            line = min(line, self.thresholds["sequences_rise"] * base)
-        return Finding(WARN, value, base, line) if value > line else QUIET
 
 
 _NO_BOUND = 1e-6
@@ -260,8 +250,10 @@ class FarWithoutReward(Detector):
             return Finding(WARN, level, base.value, thresholds["high"])
         if not base.is_final or level <= line:
             return QUIET
-        has_gained = self._has_gained(context)
-        self.since = None if has_gained else _fall_of_reward(context)
+        has_gained, fall = self._has_gained(context), context.onsets.get("reward")
+        # A KL that drifts during a reward crash is the same incident.
+        at = context.observation.record - context.record
+        self.since = None if has_gained or fall is None else (at + fall.record, fall.step)
         words = () if has_gained or line == thresholds["high"] else ("in vain",)
         return Finding(INFO if has_gained else WARN, level, base.value, line, words=words)
 
@@ -272,12 +264,6 @@ class FarWithoutReward(Detector):
         # A reward that merely wanders around that line has not gained, so an active alert needs three times as much.
         least = (3.0 if self.is_firing else 1.0) * _GAIN * (reward.top - reward.bottom)
         return reward.is_high or reward.usual > self.reward_then + least
-
-
-def _fall_of_reward(context: RuleContext) -> tuple[int, int] | None:
-    """(Record, step) of the onset of an active reward crash; a KL that drifts during it is the same incident."""
-    onset = context.onsets.get("reward")
-    return None if onset is None else (context.observation.record - context.record + onset.record, onset.step)
 
 
 class NegativeKl(Detector):

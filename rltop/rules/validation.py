@@ -327,10 +327,22 @@ class HeldOutFlat(Detector):
                 self.flat.pop(name, None)
                 source.line = source.since = None
         if not self.flat:
-            return QUIET
+            below = self._far_below(found, reward)
+            self.is_excused = below is QUIET  # evaluations that follow need not come back to where they began
+            return below
         self.since = min(filter(None, [sources[name].since for name in self.flat]), default=None)
         words = sorted(self.flat, key=lambda name: (-self.flat[name].level, name))
         return self.flat[words[0]]._replace(words=tuple(words))
+
+    def _far_below(self, found: Collection[str], reward: RewardTrack) -> Finding:
+        """INFO where each evaluation of a data set was far below the training reward, both from 0 to 1."""
+        apart, least = self.thresholds["apart"], self.thresholds["info_evaluations"]
+        for name, source in self.sources.items() if 0.0 <= reward.bottom < reward.top <= 1.0 else ():
+            pairs = [(value, median_of(at)) for value, at in zip(source.held, source.rewards, strict=True) if at]
+            if name in found and len(pairs) >= least and all(now - value >= apart for value, now in pairs):
+                self.since = source.places[0]
+                return Finding(INFO, *pairs[-1], None, (float(len(pairs)),), (name,))
+        return QUIET
 
     def _is_flat(
         self, name: str, source: _EvaluatedSet, now: tuple[float, ...], lines: tuple[float, float], context: RuleContext
@@ -411,7 +423,10 @@ class HeldOutFlat(Detector):
         return Subject(*metric_of(finding.words[0]))
 
     def headline(self, finding: Finding) -> str:
-        before, now, count = finding.extra
+        *rewards, count = finding.extra
         name, also = _names(finding, self.sources)
+        if not rewards:
+            score, reward = number(finding.value), number(finding.baseline or 0.0)
+            return f"validation{name} {score} where training reward is {reward}, as in each of {count:.0f} evaluations"
         flat = f"validation{name} flat at {number(finding.value)} over {count:.0f} evaluations"
-        return f"{flat} while training reward rose {number(before)} → {number(now)}{also}"
+        return f"{flat} while training reward rose {number(rewards[0])} → {number(rewards[1])}{also}"

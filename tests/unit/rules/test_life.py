@@ -711,10 +711,10 @@ def test_a_policy_that_begins_anew_after_a_crash_has_not_crashed_again(step: int
 
 @each_row("rule, metric, usual, ill", [("E4", "entropy", 0.8, 4.0), ("T2", "response_len_mean", 300.0, 9_000.0)])
 def test_what_no_learning_explains_is_told_again_where_a_run_begins_anew_with_it(rule, metric, usual, ill) -> None:
-    engine = play(300, reward_mean=0.5, **{metric: lambda r: noisy(usual if r < 150 else ill, 0.04 * usual)(r)})
+    engine = play(300, reward_mean=0.5, **{metric: lambda r: noisy(usual if r < 150 else ill, 0.04)(r)})
     assert the(engine, rule).is_active
     for record in range(301, 361):
-        values = {"reward_mean": 0.5, metric: noisy(ill, 0.04 * usual)(record)}
+        values = {"reward_mean": 0.5, metric: noisy(ill, 0.04)(record)}
         engine.observe(observation(record, values, segment=1, step=record - 300))
     assert the(engine, rule).is_active
 

@@ -37,7 +37,9 @@ def test_l1_a_nan_gradient_is_critical_once_it_lasts() -> None:
     ]
     assert [one.headline for one in engine.verdicts if one.rule == "L1"] == ["grad_norm is NaN at steps 30–40"]
     again = play(24, loss=lambda r: NonFinite.NAN if r in {20, 21, 23, 24} else 0.5)
-    assert [one.headline for one in again.verdicts if one.rule == "L1"] == ["loss is NaN at steps 20–24 (4 of 5 records)"]
+    assert [one.headline for one in again.verdicts if one.rule == "L1"] == [
+        "loss is NaN at steps 20–24 (4 of 5 records)"
+    ]
 
 
 def test_l1_a_nan_in_every_second_record_is_as_bad_as_one_that_lasts() -> None:
@@ -376,7 +378,6 @@ def test_o9_trap_asynchronous_training_measures_against_the_rollout_policy() -> 
 def test_o10_trap_a_ratio_that_reads_half_all_along_is_its_own_baseline(level: float) -> None:
     assert alarms(play(80, Algorithm.PPO, ratio_mean=noisy(level, 0.01))) == []
     assert first(play(80, Algorithm.PPO, ratio_mean=step_up(level, level * 1.3, 50, 0.01)), "O10").level is Level.WARN
-    assert first(play(80, Algorithm.PPO, ratio_mean=step_up(level, level * 3, 50, 0.01)), "O10").level is Level.CRIT
 
 
 # -- O11, O12, O13 -----------------------------------------------------------------------------------------------
@@ -518,10 +519,17 @@ def test_e3_stands_after_one_reward_below_0(metric: str) -> None:
     assert [one.level for one in engine.verdicts if one.rule == "E3"] == [Level.WARN]
 
 
-def test_e4_a_surge_and_with_longer_answers_critical() -> None:
+def test_e4_a_surge_says_what_follows_from_it_too() -> None:
     assert first(play(60, entropy=step_up(0.3, 0.9, 40)), "E4").level is Level.WARN
-    both = play(60, entropy=step_up(0.3, 0.9, 40), response_len_mean=step_up(300, 500, 40))
-    assert first(both, "E4").level is Level.CRIT
+    after = {
+        "clip_frac": step_up(0.002, 0.3, 50),
+        "kl_old": step_up(0.001, 0.3, 50),
+        "throughput": step_up(900, 300, 50),
+    }
+    spread = {"seqlen_mean": 6e4, "seqlen_balanced_max": step_up(6e4, 8e4, 50), "seqlen_balanced_min": 6e4}
+    followed = play(90, entropy=step_up(0.3, 0.9, 40), **after, **spread)
+    assert {one.rule for one in alarms(followed)} == {"E4"}
+    assert {one.rule for one in alarms(play(90, **after, **spread))} == {"O6", "O9", "P3", "P8"}
     assert alarms(play(60, entropy=step_up(0.02, 0.06, 40))) == []
 
 

@@ -132,7 +132,18 @@ def test_a2_no_advantage_at_all() -> None:
     assert alarms(play(60, adv_max=0.0, adv_min=0.0, reward_mean=0.0)) == []
 
 
-@each_row(("usual", "level"), [(0.01, Level.WARN), (1.0, Level.CRIT)])
+def test_a2_no_advantage_from_the_first_record_on_beside_a_gradient_of_the_kl() -> None:
+    flat = {"reward_mean": noisy(0.5), "grad_norm": noisy(0.3), "kl_ref": noisy(0.01)}
+    found = alarms(play(200, adv_max=0.0, adv_min=0.0, **flat))
+    assert [(one.raised_by, one.record, one.since_step, one.level) for one in found] == [("A1", 60, 1, Level.WARN)]
+    now_and_then = play(200, adv_max=lambda r: 1.5 if r % 60 == 30 else 0.0, adv_min=0.0, **flat)
+    assert [(one.raised_by, one.since_step) for one in alarms(now_and_then)] == [("G8", 1)]
+    rises = {**flat, "reward_mean": lambda r: 0.2 + r / 300}
+    assert alarms(play(200, adv_max=0.0, adv_min=0.0, **rises), "A1") == []
+    assert alarms(play(200, adv_max=0.3, adv_min=0.3, **flat), "A1") == [], "not 0, but alike"
+
+
+@each_row(("usual", "level"), [(0.01, Level.WARN), (0.15, Level.WARN), (1.0, Level.CRIT)])
 def test_o1_repeated_spikes_of_a_small_gradient_are_not_critical(usual: float, level: Level) -> None:
     spikes = play(120, grad_norm=lambda r: usual * (14.0 if r >= 60 and r % 3 == 0 else noisy(1.0)(r)))
     assert max(event.level for event in alarms(spikes, "O1")) is level

@@ -136,10 +136,10 @@ def test_o18_gradient_norm_that_is_absurd_from_the_start() -> None:
     assert alarms(play(30, grad_norm=lambda r: 2e8 if r == 5 else noisy(3e4)(r)), "O1") == []
 
 
-@each_row(("ratio", "level"), [(2.6, Level.WARN), (5e3, Level.CRIT), (0.04, Level.WARN)])
-def test_o10_ratio_that_is_absurd_from_the_start(ratio: float, level: Level) -> None:
+@each_row("ratio", [2.6, 5e3, 0.04])
+def test_o10_ratio_that_is_absurd_from_the_start(ratio: float) -> None:
     found = alarms(play(40, ratio_mean=noisy(ratio)), "O10")
-    assert [(event.level, event.record) for event in found] == [(level, 3)]
+    assert [(event.level, event.record) for event in found] == [(Level.WARN, 3)]
 
 
 @each_row("ratio", [0.5, 0.97, 1.0, 0.0])

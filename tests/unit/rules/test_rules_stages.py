@@ -48,7 +48,7 @@ def test_p9_the_trainer_begins_to_wait() -> None:
     engine = play(120, traits=ASYNC, time_step=100.0, time_wait_data=lambda r: noisy(15.0 if r < 60 else 50.0)(r))
     assert first(engine, "P9").level is Level.WARN
     worse = play(120, traits=ASYNC, trainer_idle_frac=lambda r: 0.2 if r < 60 else 0.8)
-    assert alarms(worse, "P9")[-1].level is Level.CRIT
+    assert first(worse, "P9").record <= 64
 
 
 def test_p9_a_trainer_that_waited_most_of_the_time_does_hardly_anything_now() -> None:

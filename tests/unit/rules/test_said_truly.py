@@ -483,6 +483,47 @@ def test_steps_that_slow_down_twice_have_one_start() -> None:
     assert slower.headline.startswith("step time 36.") and slower.headline.endswith(" since step 101")
 
 
+def test_what_is_bad_from_the_first_record_on_began_there() -> None:
+    learns = {"reward_mean": learning, "grad_norm": noisy(0.3)}
+    signed = {"kl_is_signed": True}
+    assert _since(play(120, traits=signed, kl_old=noisy(0.3), **learns)) == {"O9": 1}
+    assert _since(play(120, kl_ref=noisy(-0.05), **learns)) == {"O13": 1}
+    slow = lambda r: noisy(40.0 if r % 2 else 12.0, 0.02)(r)  # noqa: E731
+    assert _since(play(200, time_step=slow, reward_mean=learning)) == {"P16": 1}
+    scores = every(10, [noisy(0.4, 0.02)(one) for one in range(20)])
+    assert _since(play(200, val_score=scores, reward_mean=lambda r: 0.2 + r / 300)) == {"R14": 10}
+    assert _since(play(60, zero_std_frac=1.0, grad_norm=noisy(0.3), reward_mean=noisy(0.4))) == {"G1": 1}
+    engine = Engine(identity(names=("reward_mean", "reward_component")))
+    for one in series(60, reward_mean=noisy(0.4)):
+        engine.observe(one._replace(instances={"reward_component": {"accuracy": 0.0, "format": 0.4}}))
+    assert _since(engine) == {"R10": 1}
+
+
+@each_row(
+    "metric, before, after, rule, signed", [("kl_old", 0.0, 0.3, "O9", True), ("kl_ref", 0.01, -0.05, "O13", False)]
+)
+def test_what_a_median_of_five_shows_began_with_the_first_of_them(metric, before, after, rule, signed) -> None:
+    course = lambda r: (before if r < 100 else after) + 0.02 * abs(after) * (noisy(1.0, 1.0)(r) - 1.0)  # noqa: E731
+    assert _since(play(140, traits={"kl_is_signed": signed}, reward_mean=learning, **{metric: course})) == {rule: 100}
+
+
+@each_row("scale, is_told", [(1.0, False), (10.0, True)])
+def test_t2_short_answers_double_by_chance(scale: float, is_told: bool) -> None:
+    lengths = [scale * (95.0 if 100 <= record < 106 else (10, 20, 40, 60, 75)[record % 5]) for record in range(1, 121)]
+    found = alarms(play(120, response_len_mean=lengths, reward_mean=noisy(0.5)), "T2")
+    assert [one.record for one in found] == [102] * is_told
+
+
+def test_t2_completions_that_come_back_from_a_collapse_do_not_explode() -> None:
+    lengths = [noisy(600.0 if r < 100 else 10.0 if r < 170 else 300.0, 0.05)(r) for r in range(1, 201)]
+    assert {one.rule for one in alarms(play(200, response_len_mean=lengths, reward_mean=noisy(0.5)))} == {"T3"}
+
+
+def test_a_plateau_is_not_told_of_a_reward_that_has_crashed() -> None:
+    crashed = play(400, reward_mean=lambda r: noisy(0.6 * (1.0 - math.exp(-r / 30)) if r < 150 else 0.05, 0.02)(r))
+    assert {one.rule for one in crashed.verdicts} == {"R1"}
+
+
 def test_a_running_mean_that_begins_anew_does_not_diverge() -> None:
     def mean(record: int, loss: float) -> float:
         return noisy(loss, 0.02)(record) * (1.0 - 0.9 ** ((record - 1) % 20 + 1))

@@ -79,12 +79,12 @@ def test_what_was_set_of_a_former_rule_holds_for_its_heir_or_is_said_to_be_lost(
 def test_a_number_that_is_none_for_its_threshold_is_said_to_be_lost(tmp_path: Path) -> None:
     environment = {"XDG_STATE_HOME": str(tmp_path)}
     (tmp_path / "rltop").mkdir()
-    text = "[everywhere.P1]\nwarn = 0\ncrit = 9\ncreep = 9\n[everywhere.R4]\nlong = -5\n[everywhere.R1]\nlasts = inf\n"
-    (tmp_path / "rltop" / preferences.RULES_FILE).write_text(text)
+    text = "[everywhere.P1]\nwarn = 0\ncreep = 9\n[everywhere.T4]\ncrit = 0.5\n[everywhere.R4]\nlong = -5\n"
+    (tmp_path / "rltop" / preferences.RULES_FILE).write_text(f"{text}[everywhere.R1]\nlasts = inf\n")
     assert preferences.load_rules(environment) == {"everywhere": {"P1": {"creep": 9.0}}}
     _, (zero, unshown, negative, endless) = preferences.read_rules(environment)
     assert zero == "P1 warn (everywhere) has no effect: it is 0, but must be greater than 0"
-    assert unshown == "P1 crit (everywhere) has no effect: P1 is never shown above WARN"
+    assert unshown == "T4 crit (everywhere) has no effect: T4 is never shown above WARN"
     assert negative.startswith("R4 long (everywhere) has no effect: it is -5, but must be a whole number from 1")
     assert endless.startswith("R1 lasts (everywhere) has no effect: it is inf")
 
