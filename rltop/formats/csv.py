@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MAX_RECORD_BYTES = 4 * 1024 * 1024
 """Limit for one row, so that an unclosed quote does not swallow the rest of the file."""
 MAX_COLUMNS = 20_000
+STRAY_LINES = 20
+"""A quote is stray, and costs its own line only, if so many lines behind it are each certainly a whole row."""
 _DELIMITERS = (",", "\t", ";")
 
 
@@ -65,7 +67,7 @@ class CsvDecoder(Decoder):
         self._open: list[bytes] = []
         self._open_bytes = 0
         self._open_start = 0
-        self._is_quoted = False
+        self._is_quoted = self._may_be_stray = False
         self._header: list[str] = []
         self._delimiter = ","
         self._has_step = False
@@ -115,7 +117,9 @@ class CsvDecoder(Decoder):
         if last is not None:
             records.extend(self._take_line(*last, is_ended=False))
         records.extend(self._release(is_end=True))
-        if self._open:
+        if len(self._open) > 1 and self._may_be_stray:
+            records.extend(self._take_anew(is_ended=last is None))
+        elif self._open:
             self._open.clear()
             self._refuse("incomplete row")
         return records
@@ -136,7 +140,9 @@ class CsvDecoder(Decoder):
                 return
             self._is_in_the_middle = False
         if not self._open:
-            self._open_start, self._open_bytes, self._is_quoted = start, 0, False
+            self._open_start, self._open_bytes, self._is_quoted, self._may_be_stray = start, 0, False, True
+        elif self._may_be_stray:
+            self._may_be_stray = self._is_row_alone(line)
         self._open.append(line)
         self._open_bytes += len(line)
         if self._open_bytes > MAX_RECORD_BYTES:
@@ -145,10 +151,22 @@ class CsvDecoder(Decoder):
             return
         self._is_quoted ^= line.count(b'"') % 2 == 1
         if self._is_quoted:
+            if self._may_be_stray and len(self._open) > STRAY_LINES:
+                yield from self._take_anew()
             return
         text = b"\n".join(self._open).decode("utf-8", "replace")
         self._open.clear()
         yield from self._take_record(text.removesuffix("\r"), is_ended=is_ended)
+
+    def _take_anew(self, *, is_ended: bool = True) -> Iterator[Record]:
+        """Refuse the line with the stray quote, and take each line behind it as a row."""
+        (stray, *lines), self._open = self._open, []
+        self.counts.refuse(self.counts.lines - len(lines), "unclosed quote")
+        self._open_start += len(stray) + 1
+        for number, line in enumerate(lines, 1):
+            text = line.decode("utf-8", "replace").removesuffix("\r")
+            yield from self._take_record(text, is_ended=is_ended or number < len(lines))
+            self._open_start += len(line) + 1
 
     def _take_record(self, text: str, *, is_ended: bool) -> Iterator[Record]:
         is_comment = not self._header and text.startswith("#")  # some monitors write one above the header

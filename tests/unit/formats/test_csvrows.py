@@ -132,6 +132,23 @@ def test_a_quote_that_is_never_closed_gives_up():
     assert decoder.counts.rows > 0
 
 
+@each_row("rows", [1, 19, 20, 60])
+def test_a_stray_quote_costs_its_own_line_only(rows):
+    after = "".join(f"{step},0.4\n" for step in range(3, rows + 3))
+    text = f'step,loss\n1,0.5\n2,"0.5\n{after}'
+    records, decoder = decode(text)
+    assert [record.step for record in records] == [1, *range(3, rows + 3)]
+    assert all(text[one.position.offset :].startswith(f"{one.step},") for one in records)
+    counts = decoder.counts
+    assert (counts.bad_lines, counts.first_bad_line, counts.first_bad_reason) == (1, 3, "unclosed quote")
+
+
+def test_a_quoted_table_within_a_cell_is_no_row():
+    table = "".join(f"{step},a\n" for step in range(19))
+    (one, two), decoder = decode(f'step,text\n1,"{table}end"\n2,b\n')
+    assert (one.step, two.step, decoder.counts.bad_lines) == (1, 2, 0)
+
+
 def test_rows_that_are_numbered_are_counted_and_so_is_a_step_that_cannot_be_one():
     decoder = CsvDecoder()
     decoder.feed(b"loss,reward\n1,2\n3,4\n", 0, 0)
