@@ -35,7 +35,7 @@ def memo_of(stream: Stream) -> Memo:
     return Memo(stream)
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeRun:
     """The part of a run, or of one of its streams, that a `Snapshot` reads."""
 
@@ -62,6 +62,7 @@ class FakeRun:
     loading: float | None = None
     left_s: float | None = None
     is_awaited: bool = False
+    is_folded: bool = False
     is_preview: bool = False
     is_emptied: bool = False
     counts: Counts = field(default_factory=Counts)

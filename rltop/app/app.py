@@ -195,6 +195,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.cursor.is_paused,
             self.session.left_out(),
             runs=self.session.runs,
+            dropped=self.session.dropped,
             picked=self.picked,
             marked=tuple(self.marked),
             marked_metrics=self.metric_marks.targets,

@@ -183,8 +183,25 @@ def _of_inner(name: str) -> property:
 
 _UNKNOWN = Decoder()
 """Stands in for an inner decoder that is not known yet; gives the defaults."""
-for _name in ("is_rewritten", "is_finished", "is_done", "failure", "dies_after_s", "stopped", "group_size"):
+_TOLD = ("is_rewritten", "is_finished", "is_done", "failure", "dies_after_s", "stopped", "group_size")
+for _name in _TOLD:
     setattr(OuterDecoder, _name, _of_inner(_name))
+
+
+class ClosedDecoder(Decoder):
+    """What a decoder had to tell, without its data; it takes no more."""
+
+    def __init__(self, whole: Decoder) -> None:
+        self.counts = whole.counts
+        self._told = {name: getattr(whole, name) for name in _TOLD}
+
+
+def _of_told(name: str) -> property:
+    return property(lambda decoder: decoder._told[name])
+
+
+for _name in _TOLD:
+    setattr(ClosedDecoder, _name, _of_told(_name))
 
 
 # -- pending bytes of binary files ---------------------------------------------------------------------------------

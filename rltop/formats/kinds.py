@@ -19,6 +19,7 @@ from rltop.formats.decoder import (
     BOM,
     CONFLICT,
     MAGIC_BYTES,
+    ClosedDecoder,
     Codec,
     Decoder,
     DecoderOptions,
@@ -421,6 +422,11 @@ class AutoDecoder(OuterDecoder):
     def finish(self) -> list[Record]:
         records = self._settle(is_all=True) if self._inner is None and self._held else []
         return [*records, *self._guarded(lambda inner: inner.finish())]
+
+    def close(self) -> None:
+        """Drop what only further data need."""
+        if self._inner is not None:
+            self._inner = ClosedDecoder(self._inner)
 
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file starts. Compression is detected again, since a plain file may follow a compressed one."""

@@ -34,6 +34,7 @@ class Moment(Struct):
         left_out: followed paths that cannot be read, each with the reason.
         keys: the key bindings in effect where the page is shown.
         picked: path of the run picked from the list of runs; None until then.
+        dropped: how many lost runs are no longer in the list.
         marked: paths of the runs marked for comparison, in order of marking.
         marked_metrics: metrics marked for a common chart, in order of marking.
         baseline: path of the run that the others are compared with; empty without one.
@@ -52,6 +53,7 @@ class Moment(Struct):
     marked: Sequence[str] = ()
     marked_metrics: Sequence[Target] = ()
     baseline: str = ""
+    dropped: int = 0
     played: str = ""
     draw_chart: Callable[..., Sequence[Row]] | None = None
     version: Hashable = None

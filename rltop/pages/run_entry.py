@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from rltop import units
 from rltop.model import Direction, Label, Level, NonFinite, RunState, Unit, Verdict, VerdictState
@@ -190,7 +191,7 @@ class Entries:
     """A cache of entries, because most of them are the same from one repaint to the next."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Run, Hashable, RunEntry]] = {}
+        self._known: WeakKeyDictionary[Run, tuple[Hashable, RunEntry]] = WeakKeyDictionary()
 
     def of(self, run: Run, *, is_crowd: bool = False) -> RunEntry:
         """The entry of a run; if the run has not changed, only its age is updated.
@@ -202,24 +203,21 @@ class Entries:
         aged = round(_A_DOUBLING * math.log2(1.0 + age_s)) if age_s is not None and state in _AGEING else None
         has_verdicts = not is_crowd or is_judged(run)
         version = run.version, state, aged, run.main.judging.muted, has_verdicts
-        known = self._known.get(id(run))
-        if known is not None and known[0] is run and known[1] == version:
-            entry = known[2]
+        known = self._known.get(run)
+        if known is not None and known[0] == version:
+            entry = known[1]
             return entry if entry.age_s == age_s else replace(entry, age_s=age_s)
         if has_verdicts:
             entry = read_entry(Snapshot(run))
         else:
             entry = unjudged_entry(Snapshot(run))
-            if known is not None and known[0] is run and known[2].is_judged:
-                before = {name: getattr(known[2], name) for name in _JUDGED}
+            if known is not None and known[1].is_judged:
+                before = {name: getattr(known[1], name) for name in _JUDGED}
                 entry = replace(entry, **before)
-        self._known[id(run)] = (run, version, entry)
+        if run.is_folded:
+            run.main.forget()
+        self._known[run] = version, entry
         return entry
-
-    def keep(self, runs: int) -> None:
-        """Drop all entries once they far outnumber the runs."""
-        if len(self._known) > 2 * runs + 16:
-            self._known.clear()
 
 
 REWARDS = ("reward_mean", "score_mean", "reward_final", "episode_return", "success_frac")

@@ -233,6 +233,7 @@ def paint_runs(
     *,
     top: int = 0,
     total: int | None = None,
+    dropped: int = 0,
     sorting: Sorting | None = None,
     context: ListContext = NO_CONTEXT,
     trouble: str = "",
@@ -241,7 +242,7 @@ def paint_runs(
 ) -> list[Row]:
     room = len(entries) if height is None else height - HEAD_ROWS
     painter = painter or TablePainter(run_table(entries, glyphs, sorting, context), width, glyphs)
-    rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
+    rows = [_paint_title(entries, top, room, total, dropped, width, glyphs), painter.head()]
     if not entries:
         rows += text_rows(keys.no_match_text("no run"), width, glyphs, "dim", lines=_MOST_LINES)
         rows += text_rows(trouble, width, glyphs, "warn", lines=_MOST_LINES)
@@ -269,7 +270,7 @@ def run_table(
 
 
 def _paint_title(
-    entries: Sequence[RunEntry], top: int, room: int, total: int | None, width: int, glyphs: Glyphs
+    entries: Sequence[RunEntry], top: int, room: int, total: int | None, dropped: int, width: int, glyphs: Glyphs
 ) -> Row:
     builder = RowBuilder(width, glyphs).add(" RUNS", "title").add("  ")
     builder.add(units.count(len(entries)), "value")
@@ -281,6 +282,7 @@ def _paint_title(
     told.append((states[RunState.LIVE], glyphs.states[RunState.LIVE], "live", "live"))
     for number, sign, word, role in told:
         builder.add(f"   {sign} {units.count(number)} {word}" if number else "", role)
+    builder.add(f"   {units.count(dropped)} lost not listed" if dropped else "", "dim")
     read, judged = (sum(one.state is not RunState.LOADING for one in entries), sum(one.is_judged for one in entries))
     if read < len(entries):
         builder.add(f"   read {units.count(read)} of {units.count(len(entries))}", "dim")
@@ -338,7 +340,7 @@ class RunsPage(ListPage[RunEntry]):
         context = context._replace(name_cells=longest if longest <= width // _NAME_SHARE else 0)
         return paint_runs(
             entries, width, height, moment.glyphs,
-            top=self.top, total=len(moment.runs), sorting=self.sorting, context=context,
+            top=self.top, total=len(moment.runs), dropped=moment.dropped, sorting=self.sorting, context=context,
             trouble=self._trouble(moment), keys=moment.keys, painter=self._painter(width, moment.glyphs, context),
         )  # fmt: skip
 
@@ -353,7 +355,6 @@ class RunsPage(ListPage[RunEntry]):
 
     def _listed(self, moment: Moment) -> list[RunEntry]:
         query = read_query(self.query)
-        self._book.keep(len(moment.runs))
         runs, entries = self._read
         if len(moment.runs) <= CROWD or not entries or list(runs) != list(moment.runs):
             entries = self._read_all(moment.runs)

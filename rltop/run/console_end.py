@@ -16,6 +16,7 @@ from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from rltop.clock import Clock
 from rltop.files import Worker, first_bytes, last_bytes, names_in, open_regular
@@ -315,7 +316,7 @@ class EndReader:
         self.count, self._see = 0, see
         self._log, self._notify, self._clock = log, notify, clock
         self.worker = Worker("ends of logs")
-        self._seen: dict[int, tuple[Run, int, int, str]] = {}
+        self._seen: WeakKeyDictionary[Run, tuple[int, int, str]] = WeakKeyDictionary()
         self._written_s: dict[str, tuple[float, float]] = {}
         self._again_s = -math.inf
 
@@ -329,8 +330,8 @@ class EndReader:
             self.worker.start(partial(self._read, wanted))
 
     def has_looked_at(self, run: Run) -> bool:
-        known = self._seen.get(id(run))
-        return known is not None and known[1] == run.stream.rows and not self.worker.is_busy
+        known = self._seen.get(run)
+        return known is not None and known[0] == run.stream.rows and not self.worker.is_busy
 
     def _silent(self, run: Run) -> SilentRun | None:
         """What to look for; None if the run is live or nothing has changed."""
@@ -343,10 +344,10 @@ class EndReader:
         aged = round(_A_DOUBLING * math.log2(1.0 + (age_s or 0.0)))
         if run.ending is not None and state not in (RunState.DIED, RunState.INTERRUPTED):
             aged = round((age_s or 0.0) / PENDING_S)
-        known = self._seen.get(id(run))
-        if known is not None and known == (run, rows, aged, run.main.kind_title):
+        known = rows, aged, run.main.kind_title
+        if self._seen.get(run) == known:
             return None
-        self._seen[id(run)] = run, rows, aged, run.main.kind_title
+        self._seen[run] = known
         newest = [run.stream.row(step) for step in run.stream.steps(last=_STEPS)]
         return silent_run(run, self._log)._replace(newest=newest)
 

@@ -21,6 +21,7 @@ from rltop.clock import Clock
 from rltop.files import Worker, open_regular
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder
+from rltop.formats.kinds import AutoDecoder
 from rltop.model import GAP, FilePosition, Record, Schema, TimedSpan
 from rltop.model.keys import is_evaluation_key
 from rltop.regex import regex
@@ -200,8 +201,18 @@ class Pipeline:
         """The input has ended: fix the identity, close the open step, pass on the rest."""
         self._end_with(self.decoder.finish())
 
+    @property
+    def differs_at_end(self) -> bool:
+        """Whether the end of the input would do more than close an open row that is visible anyway."""
+        is_seen = (self.sink is None or self.sink.sees_open_row) and (
+            self.identity is None or len(self.stream.keys) == self._known_keys
+        )
+        return self.decoder.holds_back or not is_seen
+
     def at_end(self) -> Pipeline | None:
         """A copy as if the input had ended; None if that would only close an open row that is visible anyway."""
+        if not self.differs_at_end:
+            return None
         decoder, sink, records = self.decoder, self.sink, list[Record]()
         if decoder.holds_back:
             try:
@@ -209,10 +220,6 @@ class Pipeline:
             except RecursionError:  # it holds a row with a value that is nested hundreds of levels deep
                 return None
             records = decoder.finish()
-        elif (sink is None or sink.sees_open_row) and (
-            self.identity is None or len(self.stream.keys) == self._known_keys
-        ):
-            return None
         fork = copy(self)
         fork.decoder, fork.stream = decoder, self.stream.fork({record.step for record in records})
         fork.sink = None if sink is None else sink.fork(fork.stream)
@@ -221,6 +228,12 @@ class Pipeline:
         fork._margins, fork._derived, fork._waiting = deepcopy(self._margins), deepcopy(self._derived), deque()
         fork._end_with(records)
         return fork
+
+    def close(self) -> None:
+        """Drop what only further data need."""
+        if isinstance(self.decoder, AutoDecoder):
+            self.decoder.close()
+        self._margins, self._derived, self._last, self._add_settings = Margins(), Derived(), None, None
 
     def _end_with(self, records: Sequence[Record]) -> None:
         self._add(records)

@@ -55,6 +55,7 @@ class RuleRunner:
         self.liveness = Liveness(options.thresholds(LIVENESS_RULE))
         self._engine: Engine | None = None
         self._observer: Observer | None = None
+        self._kept: _Kept | None = None
         self._known_keys = 0
         self._segment = 0
         self._muted: set[str] = set()
@@ -95,6 +96,15 @@ class RuleRunner:
             twin._observer = Observer(stream, self._engine.rules.identity)
         return twin
 
+    def close(self, stream: Stream, seen: Judgement) -> None:
+        """Drop the detectors and keep their results: there will be no more rows, and nothing is muted or unmuted.
+
+        Args:
+            seen: from `peek`.
+        """
+        self._kept = _Kept(seen, self.events, self.profiles, self.warm_up(stream))
+        self._engine = self._observer = None
+
     def _new_engine(self, identity: Identity) -> Engine:
         engine = Engine(identity, self.options)
         for rule in self._muted:
@@ -117,10 +127,14 @@ class RuleRunner:
 
     @property
     def profiles(self) -> Sequence[ActiveProfile]:
+        if self._kept is not None:
+            return self._kept.profiles
         return () if self._engine is None else self._engine.rules.profiles
 
     @property
     def events(self) -> Sequence[Event]:
+        if self._kept is not None:
+            return self._kept.events
         return () if self._engine is None else self._engine.events
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
@@ -178,10 +192,14 @@ class RuleRunner:
         return None if found is None or self.is_silent(found.raised_by) else advise(found)
 
     def warm_up(self, stream: Stream) -> tuple[int, int] | None:
+        if self._kept is not None:
+            return self._kept.warm_up
         return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
 
     def peek(self, stream: Stream, identity: Identity) -> Judgement:
         """Verdicts as if the open row were closed, with only the events that this adds; does not change the state."""
+        if self._kept is not None:
+            return self._kept.seen
         if self._engine is None or self._observer is None:
             return self._peek_unsettled(stream, identity)
         open_row = stream.open_row()
@@ -203,6 +221,15 @@ class RuleRunner:
             engine.observe(observation)
             times += [observation.time_s] * (len(engine.events) - len(times))
         return _seen(engine, engine.events, times)
+
+
+class _Kept(NamedTuple):
+    """What the rules had found when their detectors were dropped; `seen` includes the open row."""
+
+    seen: Judgement
+    events: Sequence[Event]
+    profiles: Sequence[ActiveProfile]
+    warm_up: tuple[int, int] | None
 
 
 def _seen(engine: Engine, events: Sequence[Event], times: Sequence[float | None]) -> Judgement:

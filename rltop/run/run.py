@@ -20,6 +20,7 @@ from rltop.run.past import LIVENESS_RULE, standing_at, step_at_same_time, verdic
 from rltop.run.pipeline import Budget
 from rltop.run.preferences import NO_GOAL, NO_RULES, Goal, OwnRules
 from rltop.run.run_stream import RunStream
+from rltop.sources.events import TailState
 from rltop.store.stream import Stream
 from rltop.structs import Remembered
 
@@ -67,6 +68,7 @@ class Run:
         own_rules: thresholds and mutes set on the screen, for any run.
         goal: target step and time limit set by the user.
         copies: files with the same contents, or the beginning of it, which are not read.
+        was_reread: it was read again because it had grown after it was folded.
         replaced_by: the successor of a dropped run: the run after a reread, or the one that it belongs to.
     """
 
@@ -95,6 +97,7 @@ class Run:
         self.copies: Sequence[str] = ()
         self.whereabouts: Whereabouts | None = None
         self.seen: FilesSeen | None = None
+        self.was_reread = False
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None
         self._rank_watch, self._next = rank_watch, 0
@@ -150,6 +153,34 @@ class Run:
     def is_resting(self) -> bool:
         """Whether `advance` has nothing to do until there is news."""
         return self._rank_watch is None and all(each.is_resting for each in self.streams)
+
+    @property
+    def is_folded(self) -> bool:
+        return self.main.is_folded
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a file has grown since it was folded."""
+        return self.is_folded and not all(each.whole.feed.is_exhausted for each in self.streams)
+
+    @property
+    def is_out_of_sight(self) -> bool:
+        """Whether the file is gone, or cannot be read."""
+        return self.main.whole.feed.status.state is TailState.LOST
+
+    @property
+    def may_fold(self) -> bool:
+        """Whether it rests and, if it has grown while it was followed, is over: reading it again is then unlikely."""
+        if self.is_folded or self._rank_watch is not None or not all(each.may_fold for each in self.streams):
+            return False
+        has_grown = self.was_reread or any(each.moved_s is not None for each in self.streams)
+        return not has_grown or self.state in (*_OVER, RunState.ENDED)
+
+    def fold(self) -> None:
+        """Drop what only further data need; see `RunStream.fold`."""
+        for each in self.streams:
+            each.fold()
+        self._remembered = Remembered()
 
     def finish(self) -> None:
         """All streams have ended for good: judge the last step too."""

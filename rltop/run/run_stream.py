@@ -104,6 +104,8 @@ _ZONE_S, _ZONES_S, _NEAR_ZONE_S = 1800.0, 14 * 3600.0, 60.0
 """Time zones differ by half hours, at most 14 h from UTC; a row is written within a minute of its time."""
 BEHIND_FROM_BYTES = 512 * 1024
 """Fewer unread bytes are read in a moment and not reported."""
+CHEAP_BYTES = 2 * 1024 * 1024
+"""A smaller file is read again within a second or so."""
 _OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
 
 
@@ -120,6 +122,7 @@ class RunStream:
         whole, previews: as given; previews are dropped when the history covers them.
         known: the complete reader or, while the file rests, a copy as if the input had ended.
         has_caught_up: everything that existed when the file was opened has been read.
+        is_folded: only rows and results are held, see `fold`; further data are not read.
         failure_log: always empty: only the run has an adjacent log.
     """
 
@@ -146,7 +149,7 @@ class RunStream:
         self.arrived_s: float | None = None
         self.moved_s: float | None = None
         self.has_caught_up = self._has_shown_newest = False
-        self.is_finished = False
+        self.is_finished = self.is_folded = False
         self.judging = Judging(self)
         self._pipeline = whole.pipeline
         self._clock = clock
@@ -163,6 +166,8 @@ class RunStream:
     def advance(self, is_spent: Budget) -> bool:
         """Process new data; returns whether there was any."""
         has_moved = self._take_recalled()
+        if self.is_folded:
+            return has_moved
         for preview in self.previews:
             has_moved = self._take_newest(preview, is_spent) or has_moved
         # If the previews have used up the budget, assume that there is more.
@@ -176,7 +181,7 @@ class RunStream:
 
     def finish(self) -> None:
         """The source has ended for good: judge the last step too."""
-        if not self.is_finished:
+        if not self.is_finished and not self.is_folded:
             self.is_finished, self.known = True, self.whole
             self._pipeline.finish()
             self.judging.look_for_checkpoints()
@@ -192,6 +197,8 @@ class RunStream:
     @property
     def is_resting(self) -> bool:
         """Whether `advance` has nothing to do until there is news."""
+        if self.is_folded:
+            return self.whole.feed.is_exhausted and (self._recaller is None or self._recaller.is_idle)
         return (
             self.has_caught_up
             and self._settles_at is None
@@ -202,6 +209,26 @@ class RunStream:
             and self.whole.feed.is_at_rest
             and not self.judging.checkpoints.has_found
         )
+
+    @property
+    def may_fold(self) -> bool:
+        """Whether more data are needed to show more. Only a small file is not waited for until it comes to rest."""
+        is_known = self._rests_at is None or (self._pipeline.offset < CHEAP_BYTES and not self._pipeline.differs_at_end)
+        return is_known and self.is_resting and not self.is_finished and not self.judging.checkpoints.is_looking
+
+    def fold(self) -> None:
+        """Drop what only further data need: the decoder and the detectors, most of what a resting run holds.
+
+        Rows and results stay. If the file grows, it has to be read again by another stream.
+        """
+        feed, pipeline, rules = self.known
+        identity = pipeline.current_identity()
+        if rules is not None and identity is not None:
+            rules.close(pipeline.stream, self.judging.peeked())
+        pipeline.close()
+        self.whole = self.known = ReadPath(feed, pipeline, rules)
+        self._pipeline, self.is_folded, self._memo = pipeline, True, Memo(pipeline.stream)
+        self.judging.renew()
 
     def read_newest(self, is_spent: Budget) -> None:
         """Read the newest rows of a long file, as far as available at once."""
@@ -235,7 +262,7 @@ class RunStream:
             if self.has_caught_up and pipeline.stream.version != before:
                 self.arrived_s = pipeline.arrived_s
             return True
-        if self._settles_at is None or now < self._settles_at:
+        if self._settles_at is None or (now < self._settles_at and not self._is_old):
             return False
         self._settles_at = None
         pipeline.flush()
@@ -243,6 +270,11 @@ class RunStream:
             self.arrived_s = self.moved_s
         self._rests_at = now + max(0.0, self._rest_s - self.still_s)
         return pipeline.decoder.has_more or pipeline.stream.version != before
+
+    @property
+    def _is_old(self) -> bool:
+        """Whether its end has been read, and was written so long ago that nothing follows within `SETTLE_S`."""
+        return self.whole.feed.is_at_rest and self.still_s > REST_S + self.lag_s
 
     @property
     def still_s(self) -> float:
@@ -369,6 +401,10 @@ class RunStream:
         if self._memo.stream is not stream:
             self._memo = Memo(stream)
         return self._memo
+
+    def forget(self) -> None:
+        """Drop what was computed from the rows for one picture."""
+        self._memo = Memo(self.stream)
 
     @property
     def identity(self) -> Identity | None:
@@ -700,6 +736,16 @@ class Judging:
     def now(self) -> Judgement:
         return self.judged(is_loading=self._stream.loading is not None)
 
+    def peeked(self) -> Judgement:
+        """What the rules say with the open row, without what is settled."""
+        self.judged(is_loading=False)
+        return self._peeked[1]
+
+    def renew(self) -> None:
+        """Ask the rules again, so that only what they keep is held."""
+        self._judged = self._peeked = (None, Judgement((), (), ()))
+        self.judged(is_loading=False)
+
     def judged(self, *, is_loading: bool) -> Judgement:
         """Results of the rules; evaluates the open row if anything has changed.
 
@@ -792,6 +838,7 @@ class CheckpointFinder:
         self._path = path
         self._is_network = is_network
         self._collapses = 0
+        self.is_looking = False
         self._found: tuple[int, ...] | None = None
 
     @property
@@ -806,6 +853,7 @@ class CheckpointFinder:
             return has_told
         self._collapses = rules.collapses
         if self._is_network:
+            self.is_looking = True
             Worker("checkpoints").start(self._look)
             return has_told
         self._look()
@@ -822,3 +870,4 @@ class CheckpointFinder:
         from rltop.run.places import checkpoint_steps  # noqa: PLC0415 - only for a run that collapses
 
         self._found = checkpoint_steps(self._path)
+        self.is_looking = False

@@ -221,7 +221,7 @@ class RunBuilder:
 
 
 CROWD = 64
-"""With more runs than this, changes are not checked run by run."""
+"""With more runs than this, changes are not checked run by run, and those that rest are folded; most lost runs kept."""
 CROWD_ASK_S = 0.05
 """How long, in a crowd, only the runs found to be active are processed."""
 ASK_S, CROWD_REST_S = 1.0, 5.0
@@ -247,6 +247,9 @@ class Session:
 
     Args:
         notifier: notified when feeds have data; one-shot feeds never do.
+
+    Attributes:
+        dropped: how many lost runs are no longer listed.
     """
 
     def __init__(
@@ -265,8 +268,10 @@ class Session:
         self.left_out: Callable[[], Sequence[tuple[str, str]]] = tuple
         self._found = list(found)
         self._wakings = 0
-        self._heard, self._asks_at_s = -1, 0.0
+        self._heard, self._asks_at_s, self._tidies_at_s = -1, 0.0, 0.0
+        self.dropped = 0
         self._active: Sequence[Run] = ()
+        self._latest: Run | None = None
         self._settings: SettingsReader | None = None
         self._endings: EndReader | None = None
         self.runs: list[Run] = []
@@ -306,17 +311,20 @@ class Session:
             elif each.path in self._found[at].copies:
                 continue  # the run's own file is missing, and may reappear; the remaining file is another record of it
             elif not _extend(self._found[at], each, self.runs[at]):
-                before = self.runs[at]
-                before.close()
                 self._found[at] = each
                 self._share_memory()
-                before.replaced_by = self.runs[at] = self.builder.build(each)
+                self._read_again(at)
                 self._drop_parts(at)
             else:
                 self._found[at], self.runs[at].copies = each, each.copies
                 stream = self.runs[at].main.whole.pipeline.stream
                 stream.total_steps = stream.total_steps or each.total_steps
                 self._drop_parts(at)
+
+    def _read_again(self, at: int) -> None:
+        before = self.runs[at]
+        before.close()
+        before.replaced_by = self.runs[at] = self.builder.build(self._found[at])
 
     def may_mean(self, run: Run) -> bool:
         """Whether meanings of its keys can be set: the run must be one that can be read again."""
@@ -364,9 +372,11 @@ class Session:
         told = [self.builder.read_by(run.path.raw) for run in self.runs]
         self.builder.options = options
         for at, (before, known) in enumerate(zip(self.runs, told, strict=True)):
-            if self.may_mean(before) and self.builder.read_by(before.path.raw) != known:
-                before.close()
-                before.replaced_by = self.runs[at] = self.builder.build(self._found[at])
+            path, judging = before.path.raw, before.main.judging
+            has_other_mutes = preferences.muted_of(path, options.own_rules) != judging.muted
+            is_stale = self.builder.read_by(path) != known or (before.is_folded and has_other_mutes)
+            if self.may_mean(before) and is_stale:
+                self._read_again(at)
             else:
                 self.builder.apply_preferences(before)
 
@@ -443,11 +453,13 @@ class Session:
         awake = self._awake()
         self._wakings += bool(awake)
         for _ in awake:
-            run = awake[self._turn % len(awake)]
-            has_moved = run.advance(is_spent) or (self.is_crowd and _judges(run)) or has_moved
+            run = self._latest = awake[self._turn % len(awake)]
+            is_busy = run.advance(is_spent) or self._tends(run) or (self.is_crowd and _judges(run))
+            has_moved = is_busy or has_moved
             if is_spent():
                 break
-            self._turn += 1
+            # Of a crowd one run is read to its end and folded before the next.
+            self._turn += not (self.is_crowd and is_busy)
         for run in self.runs if not self.is_crowd else ():
             if run.whereabouts is not None:
                 run.whereabouts.poll()
@@ -456,13 +468,43 @@ class Session:
     def _awake(self) -> Sequence[Run]:
         """Runs with something to do; if all were resting and there is no notification, rechecked only rarely."""
         now, told = self._clock.monotonic(), self.notifier.count
+        if now >= self._tidies_at_s:
+            self._tidies_at_s = now + CROWD_REST_S
+            self._drop_lost()
         if now < self._asks_at_s and (self._active or told == self._heard):
             return self._active
-        self._active = [run for run in self.runs if not run.is_resting]
+        self._active = [run for run in self.runs if not run.is_resting or (self.is_crowd and run.may_fold)]
         resting_s, active_s = (CROWD_REST_S, CROWD_ASK_S) if self.is_crowd else (ASK_S, 0.0)
+        if self._latest in self._active:
+            self._turn = self._active.index(self._latest)
         again_s = active_s if self._active else resting_s
         self._heard, self._asks_at_s = told, now + again_s
         return self._active
+
+    def _drop_lost(self) -> None:
+        """Drop the oldest of many runs whose files are gone, except those that somebody has looked at."""
+        lost = [i for i, run in enumerate(self.runs) if run.is_out_of_sight and run.rollouts is None]
+        for i in reversed(lost[: max(0, len(lost) - CROWD)]):
+            self.runs[i].close()
+            del self.runs[i], self._found[i]
+            self.dropped += 1
+            self._active, self._wakings = (), self._wakings + 1
+
+    def _tends(self, run: Run) -> bool:
+        """Fold a run of a crowd that rests, and read one again that has grown since; returns whether there was any.
+
+        What has grown once stays whole until the run is over, so that it is not read again and again.
+        """
+        if run.is_outdated and run in self.runs:
+            at = self.runs.index(run)
+            self._found[at] = self._found[at]._replace(modified_s=self._clock.now())
+            self._read_again(at)
+            self.runs[at].was_reread, self._asks_at_s = True, 0.0
+        elif self.is_crowd and run.may_fold:
+            run.fold()
+        else:
+            return False
+        return True
 
     @property
     def is_crowd(self) -> bool:

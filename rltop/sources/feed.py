@@ -111,11 +111,11 @@ class EventQueue:
         self._lock = threading.Lock()
         self._events: deque[Chunk | Reset] = deque()
         self._taken = 0
-        self._held = 0
+        self.held = 0
 
     @property
     def room(self) -> int:
-        return max(0, self.limit_bytes - self._held)
+        return max(0, self.limit_bytes - self.held)
 
     @property
     def is_empty(self) -> bool:
@@ -124,7 +124,7 @@ class EventQueue:
     def put(self, events: list[Chunk | Reset]) -> None:
         with self._lock:
             self._events.extend(events)
-            self._held += sum(len(event.data) for event in events if isinstance(event, Chunk))
+            self.held += sum(len(event.data) for event in events if isinstance(event, Chunk))
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
         taken: list[Chunk | Reset] = []
@@ -141,7 +141,7 @@ class EventQueue:
                 part = self._part(event, left)
                 left -= len(part.data)
                 taken.append(part)
-            self._held -= max_bytes - left
+            self.held -= max_bytes - left
         return taken
 
     def _part(self, chunk: Chunk, size: int) -> Chunk:
@@ -228,6 +228,10 @@ class SequenceFeed(Feed):
     @property
     def is_exhausted(self) -> bool:
         return self._is_last and self._feed.is_exhausted
+
+    @property
+    def is_at_rest(self) -> bool:
+        return self._is_last and self._feed.is_at_rest
 
     @property
     def is_network(self) -> bool:

@@ -50,6 +50,9 @@ QUIET_LOOKS_PER_S = 50
 FILES_A_PASS_PER_S = 1000
 """Files per second that are checked for being due; this does not delay inotify events."""
 
+MOST_WAITING_BYTES = 16 * 1024 * 1024
+"""While so much data of all files of a mount waits to be taken, no more of them are opened."""
+
 _CHANGES_KEPT = 4096
 """Beyond this the oldest events are dropped; polling will find those changes."""
 
@@ -98,6 +101,11 @@ class FollowedFile:
     @property
     def has_room(self) -> bool:
         return self.queue.room >= min(self.read_bytes, max(1, self.queue.limit_bytes // 2))
+
+    @property
+    def is_next(self) -> bool:
+        """Whether it is read even while many data wait: all of its own were taken, or its last rows are wanted."""
+        return self.queue.is_empty and (self.tail is not None or self.last is not None)
 
     def silent_s(self, now: float, moved_at: float) -> float:
         """How long the file system has not responded, for this file or, while it is queued, for any file.
@@ -162,7 +170,7 @@ class MountThread:
         self._arrivals: deque[FollowedFile] = deque()
         self._follows: list[FollowedFile] = []
         self._wake = threading.Event()
-        self._has_more = False
+        self._has_more = self._is_full = False
         self._changed: deque[str] = deque(maxlen=_CHANGES_KEPT)
         self._last_calm = float("-inf")
         self._is_stopped = False
@@ -201,16 +209,21 @@ class MountThread:
     def _pass(self) -> None:
         while self._arrivals:
             self._follows.append(self._arrivals.popleft())
-        self._has_more = False
+        self._has_more = self._is_full = False
         changed = self._take_changed()
+        waiting = sum(follow.queue.held for follow in self._follows)
         for follow in self._follows.copy():
             if self._is_stopped:
                 return
             if follow.is_closed:
                 self._leave(follow)
                 self._follows.remove(follow)
+            elif waiting >= MOST_WAITING_BYTES and not follow.is_next:
+                self._is_full = True
             elif follow.real_path in changed or self._due_at(follow) <= self._clock.monotonic():
+                waiting -= follow.queue.held
                 self._attend(follow)
+                waiting += follow.queue.held
 
     def _take_changed(self) -> set[str]:
         now = self._clock.monotonic()
@@ -331,6 +344,8 @@ class MountThread:
         return min(follow.next_look, max(follow.next_watch, self._watch_from))
 
     def _wait_s(self) -> float:
+        if self._is_full:
+            return CALM_S
         now = self._clock.monotonic()
         times = [self._due_at(follow) for follow in self._follows]
         if self._changed:
