@@ -60,6 +60,7 @@ class FakeRun:
     age_s: float | None = 12.0
     behind_bytes: int = 0
     loading: float | None = None
+    has_caught_up: bool = True
     left_s: float | None = None
     is_awaited: bool = False
     is_folded: bool = False

@@ -38,7 +38,7 @@ class RunEntry:
         path: where it is read from; distinguishes runs of the same name.
         dialect: the trainer that the keys belong to; empty while unknown.
         algorithm: the training algorithm; empty while unknown.
-        loading: fraction of the history read so far; None when complete.
+        loading: fraction of the history read so far, 0.0 for a file not yet opened; None when complete.
         verdict: what the run died of, or the phase in which it is stuck; else the title of the worst active alert.
         worst: the worst past alert, if it was worse than the active ones; None without one.
         is_milder: that alert is the active one, which is milder now.
@@ -121,6 +121,7 @@ def unjudged_entry(snapshot: Snapshot) -> RunEntry:
     """The entry without the fields that come from the rules, which take most of the time."""
     identity = snapshot.identity
     pace = pace_of(snapshot)
+    is_unopened = snapshot.source.state is RunState.WAITING and not snapshot.run.has_caught_up
     return RunEntry(
         name=snapshot.name,
         path=snapshot.path,
@@ -131,7 +132,7 @@ def unjudged_entry(snapshot: Snapshot) -> RunEntry:
         streams=sum(not part.source.is_rank for part in snapshot.streams),
         state=snapshot.source.state,
         age_s=snapshot.part.age_s,
-        loading=snapshot.source.loading,
+        loading=0.0 if is_unopened else snapshot.source.loading,
         reward=newest(snapshot, REWARDS),
         best=best(snapshot, VALIDATIONS),
         pace_s=pace,

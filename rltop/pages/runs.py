@@ -283,7 +283,7 @@ def _paint_title(
     for number, sign, word, role in told:
         builder.add(f"   {sign} {units.count(number)} {word}" if number else "", role)
     builder.add(f"   {units.count(dropped)} lost not listed" if dropped else "", "dim")
-    read, judged = (sum(one.state is not RunState.LOADING for one in entries), sum(one.is_judged for one in entries))
+    read, judged = (sum(one.loading is None for one in entries), sum(one.is_judged for one in entries))
     if read < len(entries):
         builder.add(f"   read {units.count(read)} of {units.count(len(entries))}", "dim")
     elif judged < len(entries):

@@ -144,3 +144,12 @@ def test_of_lost_runs_only_some_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
         write_rows(tmp_path / "0" / "metrics.jsonl", 1, 30)
         session.update(runs_of(str(tmp_path)))
         step_until(session, lambda: len(session.runs) == 3 or session.runs[-1].stream.rows == 30)
+
+
+def test_a_run_whose_file_has_not_been_opened_is_not_read(tmp_path: Path) -> None:
+    for number in range(3):
+        write_rows(tmp_path / f"run{number}" / "metrics.jsonl", 1, 30)
+    with followed(tmp_path) as session:
+        assert [Entries().of(run).loading for run in session.runs] == [0.0] * 3
+        step_until(session, lambda: all(run.has_caught_up for run in session.runs))
+        assert [Entries().of(run).loading for run in session.runs] == [None] * 3
