@@ -54,7 +54,9 @@ def test_what_needs_attention_comes_first():
 def test_while_runs_are_read_the_title_says_how_many_have_been():
     entries = [entry("a"), entry("b", state=RunState.LOADING, loading=0.5), entry("c")]
     assert "read 2 of 3" in paint_runs(entries, 80, 24, UNICODE)[0].text
-    assert "judged 0 of 2" in paint_runs(entries[::2], 80, 24, UNICODE)[0].text
+    unjudged = [replace(one, is_judged=False) for one in entries[::2]]
+    assert "judged 0 of 2" in paint_runs(unjudged, 80, 24, UNICODE)[0].text
+    assert " of " not in paint_runs(entries[::2], 80, 24, UNICODE)[0].text
 
 
 def test_rows_do_not_change_places_with_every_record():
