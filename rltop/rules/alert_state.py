@@ -449,17 +449,16 @@ class AlertState(Cloned):
 
         It keeps the earlier onset if it is no graver than before and the metric continues on its way.
         """
-        settled, since, worst, earlier = self.standing, (self.since_record, self.since_step), self.worst, self.earlier
-        level = self.level
+        settled, level, worst = self.standing, self.level, self.worst
+        since, earlier = (self.since_record, self.since_step), self.earlier
         event, standing = self._begin(context, finding, established), self.standing
-        if event is None:
-            return None
-        if event.level < level:
+        if event is not None and event.level < level:
             self._stand_at(level)
             event = event._replace(level=level, state=EventState.RESUMED)
-        if event.level > worst or not isinstance(standing, Departure) or not standing.goes_on(settled):
+        if event is None or event.level > worst:
             return event
-        (self.since_record, self.since_step), self.earlier = since, earlier
+        if isinstance(standing, Departure) and standing.goes_on(settled):
+            (self.since_record, self.since_step), self.earlier = since, earlier
         return event._replace(since_step=self.onset[1])
 
     def recover(self, context: RuleContext, how: str = "") -> Event:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from operator import mul
@@ -276,12 +276,14 @@ class _EvaluatedSet(State):
 
     Attributes:
         are_shares: all evaluations so far were from 0 to 1.
+        far: number of evaluations compared, all of them far below the training reward; -1 once one was not.
     """
 
     held: deque[float] = deque(maxlen=_HELD)
     rewards: deque[tuple[float, ...] | None] = deque(maxlen=_HELD)
     places: deque[tuple[int, int]] = deque(maxlen=_HELD)
     are_shares = True
+    far = 0
     line: float | None = None
     since: tuple[int, int] | None = None
 
@@ -327,22 +329,25 @@ class HeldOutFlat(Detector):
                 self.flat.pop(name, None)
                 source.line = source.since = None
         if not self.flat:
-            below = self._far_below(found, reward)
+            below = self._far_below(found, at) if 0.0 <= reward.bottom < reward.top <= 1.0 else QUIET
             self.is_excused = below is QUIET  # evaluations that follow need not come back to where they began
             return below
         self.since = min(filter(None, [sources[name].since for name in self.flat]), default=None)
         words = sorted(self.flat, key=lambda name: (-self.flat[name].level, name))
         return self.flat[words[0]]._replace(words=tuple(words))
 
-    def _far_below(self, found: Collection[str], reward: RewardTrack) -> Finding:
+    def _far_below(self, found: Mapping[str, float], at: tuple[float, ...]) -> Finding:
         """INFO where each evaluation of a data set was far below the training reward, both from 0 to 1."""
-        apart, least = self.thresholds["apart"], self.thresholds["info_evaluations"]
-        for name, source in self.sources.items() if 0.0 <= reward.bottom < reward.top <= 1.0 else ():
-            pairs = [(value, median_of(at)) for value, at in zip(source.held, source.rewards, strict=True) if at]
-            if name in found and len(pairs) >= least and all(now - value >= apart for value, now in pairs):
-                self.since = source.places[0]
-                return Finding(INFO, *pairs[-1], None, (float(len(pairs)),), (name,))
-        return QUIET
+        below = QUIET
+        for name, value in found.items():
+            source = self.sources[name]
+            if source.far >= 0:
+                now = median_of(at)
+                source.far = source.far + 1 if now - value >= self.thresholds["apart"] else -1
+                if source.far >= self.thresholds["info_evaluations"] and below is QUIET:
+                    self.since = source.places[-min(source.far, _HELD)]
+                    below = Finding(INFO, value, now, None, (float(source.far),), (name,))
+        return below
 
     def _is_flat(
         self, name: str, source: _EvaluatedSet, now: tuple[float, ...], lines: tuple[float, float], context: RuleContext
