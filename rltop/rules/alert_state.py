@@ -32,7 +32,7 @@ MOST_ALARMS = 3
 """Alarms that a rule may raise in a run; after that it counts as flapping and raises INFO only."""
 SETTLED_EVERY = 10
 """Interval, in records, at which the level of a settled alert is updated."""
-_NOW, _WITHIN = "now ", "; within limits since step"
+_NOW, _CALM = "now ", "; no alarm since step"
 _LONGER = 1.25
 """A return to an alert that waits for its end begins anew if it lasts longer than all before by this factor."""
 _APART, _DENSE = 2, 0.8
@@ -473,7 +473,7 @@ class AlertState(Cloned):
         self._same_until = -1 if how or self.detector.is_excused else context.observation.record + REMEMBERED_RECORDS
         self.recovered_record, self.recovered_step = context.place
         if fine_step is not None:
-            self.recovered_step, how = fine_step, f"{how}{_WITHIN} {fine_step:,}"
+            self.recovered_step, how = fine_step, f"{how}{_CALM} {fine_step:,}"
         self.level = self.worst
         message = f"{self.spec.title}, since step {self.onset[1]:,}{how}"
         return self._event(context, EventState.RECOVERED, self.level, message)._replace(fine_step=fine_step)
@@ -569,7 +569,7 @@ def sentence(state: AlertState, context: RuleContext) -> str:
     text = _sentence(state, context)
     if state.earlier is not None and state.earlier[1] < state.since_step:
         text += f"; {state.spec.title} since step {state.since_step:,}, {state.earlier[2]} since {state.earlier[1]:,}"
-    return f"{text}{_WITHIN} {state.fine_step:,}" if state.is_waiting and state.standing.is_back else text
+    return f"{text}{_CALM} {state.fine_step:,}" if state.is_waiting and state.standing.is_back else text
 
 
 def _sentence(state: AlertState, context: RuleContext) -> str:

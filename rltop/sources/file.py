@@ -280,8 +280,8 @@ class FileFingerprint:
         return None if is_short else True
 
 
-MOST = 65_536
-"""The soft limit is not raised above this, because programs that are run on an alert inherit it."""
+MOST = 1_024
+"""No descriptor reaches this, whatever the limit: `select`, which watchdog calls too, fails from there on."""
 RESERVE = 128
 """Descriptors kept free for everything but followed files: terminal, event loop, imports, directory listings."""
 FEWEST = 16
@@ -292,7 +292,7 @@ FEW = 64
 
 def limit() -> int:
     soft = os.sysconf("SC_OPEN_MAX")
-    return soft if soft >= 0 else MOST
+    return min(soft, MOST) if soft >= 0 else MOST
 
 
 def need_files() -> None:

@@ -200,13 +200,13 @@ def test_an_alert_that_waits_for_its_end_says_since_when_it_has_been_fine() -> N
     is_down = lambda record: 120 <= record < 130 or 170 <= record < 180  # noqa: E731
     reward = lambda record: noisy(0.05 if is_down(record) else min(0.6, record / 100), 0.01)(record)  # noqa: E731
     (waits,) = [one for one in play(215, reward_mean=reward).verdicts if one.rule == "R1"]
-    assert waits.headline.endswith("; within limits since step 185")
+    assert waits.headline.endswith("; no alarm since step 185")
     assert (waits.level, waits.advice and waits.advice.action) == (Level.CRIT, Action.WATCH)
     ended = play(330, reward_mean=reward).events
-    assert next(one for one in reversed(ended) if one.rule == "R1").message.endswith("; within limits since step 185")
+    assert next(one for one in reversed(ended) if one.rule == "R1").message.endswith("; no alarm since step 185")
     assert [(one.since_step, one.recovered_step) for one in history_of(ended).alerts if one.rule == "R1"][-1][1] == 185
     (stands,) = [one for one in play(178, reward_mean=reward).verdicts if one.rule == "R1"]
-    assert "within" not in stands.headline
+    assert "no alarm" not in stands.headline
 
 
 def test_an_evaluation_that_is_back_and_waits_is_no_other_level() -> None:

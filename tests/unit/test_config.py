@@ -114,7 +114,7 @@ def test_what_a_version_before_knew_of_rules_has_no_effect_and_is_said(
         "[rules.T5] mute has no effect: T5 is part of T1 now: set mute of T1, for both",
         "[rules.O7] warn has no effect: there is no rule O7 any more",
         "[rules.M6] crit has no effect: M6 is never shown above WARN",
-        "[rules.P10] crit has no effect: P9 is never shown above WARN",
+        "[rules.P10] crit has no effect: P10 is part of P9 now, which does not go by crit",
         "[profiles.moe.E7] enabled has no effect: E7 is part of E2 now: set enabled of E2, for both",
     ]
     assert load({}, home(tmp_path)).ingest.rules.rules == {"M3": {"warn": 0.5}, "M6": {"warn": 0.2}}

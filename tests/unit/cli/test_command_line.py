@@ -197,7 +197,7 @@ def test_two_checks_are_the_same_to_the_byte_and_hold_no_literal_that_is_not_jso
         assert list(document) == [
             "schema", "run", "dialect", "algorithm", "records", "step", "state", "failure", "level", "worst",
             "worst_alert", "earlier_alert", "muted_alerts", "own_rules", "incidents", "pipeline", "verdicts",
-            "events",
+            "events", "counts",
         ]  # fmt: skip
         assert document["events"]
         always = ["record", "step", "since_step", "rule", "family", "level", "state", "message"]
