@@ -324,13 +324,13 @@ class HeldOutFlat(Detector):
         line = share if reward.bottom >= 0.0 and reward.top <= 1.0 else lines[0]
         for name in found:
             source = sources[name]
-            own = line if source.are_shares else lines[0]
-            if not self._is_flat(name, source, at, (own, lines[1]), context):
+            if not self._is_flat(name, source, at, (line if source.are_shares else lines[0], lines[1]), context):
                 self.flat.pop(name, None)
                 source.line = source.since = None
         if not self.flat:
             below = self._far_below(found, at) if 0.0 <= reward.bottom < reward.top <= 1.0 else QUIET
-            self.is_excused = below is QUIET  # evaluations that follow need not come back to where they began
+            follow = (value - median_of(sources[name].held) >= lines[0] for name, value in found.items())
+            self.is_excused = below is QUIET and (not self.is_firing or any(follow))  # a note ends at once
             return below
         self.since = min(filter(None, [sources[name].since for name in self.flat]), default=None)
         words = sorted(self.flat, key=lambda name: (-self.flat[name].level, name))

@@ -73,6 +73,16 @@ def test_r14_ends_when_the_evaluation_follows() -> None:
     assert [event.state.value for event in late.events if event.rule == "R14"][-1] == "recovered"
 
 
+@each_row("seed", range(12))
+def test_r14_keeps_its_start_where_one_evaluation_is_lucky(seed: int) -> None:
+    drawn = random.Random(seed)
+    scores = [drawn.gauss(0.25, 0.01) for _ in range(30)]
+    flat = play(300, reward_mean=rising(0.2, 0.8, 300), val_score=every(10, scores))
+    told = [one for one in flat.events if one.rule == "R14"]
+    assert len({one.since_step for one in told}) == 1, seed
+    assert [one.state.value for one in told].count("firing") == 1
+
+
 @each_row(
     ("reward", "scores"),
     [
