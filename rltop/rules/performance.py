@@ -410,10 +410,10 @@ class SlowNowAndThen(Detector):
         if not held or (gen > 0.5 * mean and before < _NOTHING * gen):
             return QUIET  # the latter: only this step has a rollout, the others generate nothing
         stage = _stage_of(taken, mean - typical)
-        apart = [after.seen.record - before.seen.record for before, after in pairwise(slow)]
-        least, steps = min(apart), newest.seen.step - first.seen.step
+        least = min(apart := [after.seen.record - before.seen.record for before, after in pairwise(slow)])
+        pace = max((two.seen.step - one.seen.step) / (two.seen.record - one.seen.record) for one, two in pairwise(slow))
         is_periodic = math.gcd(*apart) == least >= thresholds["apart"] and len(taken) * least >= _DUE * records
-        period = steps * least / records if is_periodic else 0.0
+        period = pace * least if is_periodic else 0.0
         is_rare = not period and len(taken) < thresholds["often"] * records
         level = INFO if typical < thresholds["short_s"] or stage in _SYNC or is_rare else held[0]
         extra = (mean, typical, float(len(slow)), records + 1.0, period, *map(float, self.longest))

@@ -11,7 +11,7 @@ import pytest
 from tables import each_row
 
 from rltop.model import Algorithm, EventState, Level
-from tests.observations import alarms, first, judged, learning, noisy, play
+from tests.observations import alarms, first, judged, learning, noisy, observation, play
 
 
 def ramp(before: float, after: float, begin: int, end: int, spread: float = 0.08):
@@ -129,6 +129,15 @@ def test_every_tenth_step_is_named_between_evaluations_of_another_rhythm() -> No
     taken = lambda record: tenth(record) + 40.0 * (record % 15 == 0)  # noqa: E731
     event = first(play(130, time_step=taken, time_eval=lambda r: 40.0 if r % 15 == 0 else None), "P16")
     assert "every 10th step" in event.message and event.record <= 80
+
+
+def test_every_tenth_step_is_that_after_a_restart_too() -> None:
+    engine = play(0, time_step=tenth, reward_mean=learning)
+    for record in range(1, 121):
+        seen = {"time_step": tenth(record), "reward_mean": learning(record)}
+        engine.observe(observation(record, seen, step=record if record < 66 else record - 24))
+    (stands,) = [one for one in engine.verdicts if one.raised_by == "P16"]
+    assert stands.headline.startswith("every 10th step takes")
 
 
 def test_the_periodic_cost_ends() -> None:
