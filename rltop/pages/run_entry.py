@@ -215,7 +215,7 @@ class Entries:
             if known is not None and known[1].is_judged:
                 before = {name: getattr(known[1], name) for name in _JUDGED}
                 entry = replace(entry, **before)
-        if run.is_folded:
+        if run.main.is_folded:
             run.main.forget()
         self._known[run] = version, entry
         return entry

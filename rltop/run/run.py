@@ -155,13 +155,9 @@ class Run:
         return self._rank_watch is None and all(each.is_resting for each in self.streams)
 
     @property
-    def is_folded(self) -> bool:
-        return self.main.is_folded
-
-    @property
     def is_outdated(self) -> bool:
         """Whether a file has grown since it was folded."""
-        return self.is_folded and not all(each.whole.feed.is_exhausted for each in self.streams)
+        return self.main.is_folded and not all(each.whole.feed.is_exhausted for each in self.streams)
 
     @property
     def is_out_of_sight(self) -> bool:
@@ -171,7 +167,7 @@ class Run:
     @property
     def may_fold(self) -> bool:
         """Whether it rests and, if it has grown while it was followed, is over: reading it again is then unlikely."""
-        if self.is_folded or self._rank_watch is not None or not all(each.may_fold for each in self.streams):
+        if self.main.is_folded or self._rank_watch is not None or not all(each.may_fold for each in self.streams):
             return False
         has_grown = self.was_reread or any(each.moved_s is not None for each in self.streams)
         return not has_grown or self.state in (*_OVER, RunState.ENDED)

@@ -374,7 +374,7 @@ class Session:
         for at, (before, known) in enumerate(zip(self.runs, told, strict=True)):
             path, judging = before.path.raw, before.main.judging
             has_other_mutes = preferences.muted_of(path, options.own_rules) != judging.muted
-            is_stale = self.builder.read_by(path) != known or (before.is_folded and has_other_mutes)
+            is_stale = self.builder.read_by(path) != known or (before.main.is_folded and has_other_mutes)
             if self.may_mean(before) and is_stale:
                 self._read_again(at)
             else:

@@ -85,10 +85,10 @@ def test_a_crowd_is_told_as_few_runs_are(kind: str, tmp_path: Path, monkeypatch:
     with followed(folder) as session:
         step_until(session, lambda: all(run.has_caught_up and has_come_to_rest(run) for run in session.runs))
         few = {run.path.raw: told(run) for run in session.runs}
-        assert not any(run.is_folded for run in session.runs)
+        assert not any(run.main.is_folded for run in session.runs)
     monkeypatch.setattr(sessions, "CROWD", 0)
     with followed(folder) as session:
-        step_until(session, lambda: all(run.is_folded or run._rank_watch is not None for run in session.runs))
+        step_until(session, lambda: all(run.main.is_folded or run._rank_watch is not None for run in session.runs))
         for run in session.runs:
             assert told(run) == few[run.path.raw]
 
@@ -99,7 +99,7 @@ def test_a_run_that_grows_is_read_again_once(tmp_path: Path, monkeypatch: pytest
     write_rows(tmp_path / "b" / "metrics.jsonl", 1, 60)
     written_long_ago(tmp_path)
     with followed(tmp_path) as session:
-        step_until(session, lambda: all(run.is_folded for run in session.runs))
+        step_until(session, lambda: all(run.main.is_folded for run in session.runs))
         at = next(i for i, run in enumerate(session.runs) if run.path.raw == str(path))
         before = session.runs[at]
         write_rows(path, 61, 62)
@@ -118,10 +118,10 @@ def test_a_folded_run_is_judged_again_with_other_mutes(tmp_path: Path, monkeypat
     path = write_rows(tmp_path / "a" / "metrics.jsonl", 1, 60)
     written_long_ago(tmp_path)
     with followed(tmp_path) as session:
-        step_until(session, lambda: all(run.is_folded for run in session.runs))
+        step_until(session, lambda: all(run.main.is_folded for run in session.runs))
         rule = session.runs[0].verdicts[0].rule
         session.use(session.builder.options._replace(own_rules={str(path): {rule: {preferences.MUTE: True}}}))
-        step_until(session, lambda: session.runs[0].is_folded)
+        step_until(session, lambda: session.runs[0].main.is_folded)
         assert rule not in [one.rule for one in session.runs[0].verdicts]
         assert rule in [one.rule for one in session.runs[0].muted_at(None)]
 
@@ -133,7 +133,7 @@ def test_of_lost_runs_only_some_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
         write_rows(tmp_path / str(number) / "metrics.jsonl", 1, 30)
     written_long_ago(tmp_path)
     with followed(tmp_path) as session:
-        step_until(session, lambda: all(run.is_folded for run in session.runs))
+        step_until(session, lambda: all(run.main.is_folded for run in session.runs))
         for number in range(6):
             shutil.rmtree(tmp_path / str(number))
         step_until(session, lambda: session.dropped == 4)
