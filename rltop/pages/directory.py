@@ -87,6 +87,7 @@ class HelpPage(Page):
     least = (1, 1)
     footer = ("find",)
     search_hint = "a key, or what it does"
+    names_runs = True  # it is about none
 
     def __init__(self, about: str, keys: KeyNames, own: Sequence[Scope] = ()) -> None:
         super().__init__()

@@ -325,10 +325,12 @@ class RunsPage(ListPage[RunEntry]):
         self._book = Entries()
         self._remembered = Remembered()
         self._read: tuple[Sequence[Run], list[RunEntry]] = ((), [])
+        self._picked: str | None = None
 
     def entered(self, moment: Moment) -> None:
-        """Select the run picked before; if none was, the first row, whichever run that is."""
-        self.held, self.at = None if moment.picked is None else Target(TargetKind.RUN, moment.picked), 0
+        """Select a run picked since; else the selection stays: the list was only covered."""
+        if moment.picked is not None and moment.picked != self._picked:
+            self._picked, self.held = moment.picked, Target(TargetKind.RUN, moment.picked)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         context = self._context(moment)

@@ -38,6 +38,7 @@ from rltop.pages.compare import (
     compared_runs,
     diverged,
 )
+from rltop.pages.directory import HelpPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Open, Push
 from rltop.pages.run_settings import Difference, paint_differences
@@ -145,6 +146,27 @@ async def test_space_marks_and_unmarks_the_chosen_run_and_the_list_numbers_it(ru
         await press(pilot, "o")
         assert f"COMPARE  {len(runs)} runs" in page_text(app), "of a few runs all are compared"
         assert page_text(app).splitlines()[2].split()[1] == Path(app.marked[0]).parent.name, "the marked one first"
+
+
+@pytest.mark.parametrize("picked", [[], ["down", "enter", "escape"]])
+@pytest.mark.parametrize("key", ["o", "question_mark", "v"])
+async def test_what_covered_the_list_leaves_its_cursor_where_it_was(
+    runs: list[Path], picked: list[str], key: str
+) -> None:
+    async with running(app_over(*runs), SIZE) as (app, pilot):
+        await press(pilot, *picked)
+        await press(pilot, "end")
+        chosen = screen_of(app).board.selection.target
+        await press(pilot, key)
+        assert not isinstance(app.page, RunsPage)
+        await press(pilot, "escape")
+        assert isinstance(app.page, RunsPage) and screen_of(app).board.selection.target == chosen
+
+
+async def test_the_help_on_a_comparison_names_none_of_its_runs(runs: list[Path]) -> None:
+    async with running(app_over(*runs), SIZE) as (app, pilot):
+        await press(pilot, "o", "question_mark")
+        assert isinstance(app.page, HelpPage) and app.followed.name.raw not in status_text(app)
 
 
 async def test_of_many_runs_none_is_compared_before_it_is_marked(tmp_path: Path) -> None:
