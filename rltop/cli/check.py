@@ -98,7 +98,8 @@ def _many(
 def _one(
     arguments: Namespace, config: Config, spec: Any, found: FoundRun, reports: list[RunReport] | None, *, is_only: bool
 ) -> tuple[int, str]:
-    session = read_whole(found, config)
+    # The same bytes give the same result: which processes run is not asked.
+    session = read_whole(found, config._replace(ingest=config.ingest._replace(follows_jobs=False)))
     run = session.runs[0]
     try:
         trouble = reading_error(run)

@@ -91,6 +91,8 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
     asked = list(each_run(arguments.paths))
     window = steps_of(arguments)
     baseline, kept = None, None
+    # The same bytes give the same report: which processes run is not asked.
+    config = config._replace(ingest=config.ingest._replace(follows_jobs=False))
 
     def read(found: FoundRun) -> Session:
         return read_whole(found, config, is_live=arguments.live, has_rollouts=True)

@@ -36,7 +36,7 @@ from rltop.live.probe import (
 )
 from rltop.live.slurm import job_of_log
 from rltop.live.traces import Traces
-from rltop.live.writers import STOPPED, all_stopped, writers
+from rltop.live.writers import stopped_writers
 from rltop.structs import NamedTuple
 
 WAITS_FOR_ENGINES = frozenset({"generate", "validation", "weight_sync"})
@@ -310,9 +310,7 @@ class JobProbe(Probe):
         if now_s < self._next_writers_s:
             return False
         self._next_writers_s, before = now_s + WRITERS_EVERY_S, self._stopped
-        files = self.log, self.source
-        # Most processes are not stopped, and which files they have open takes longest to read.
-        self._stopped = all_stopped(writers(files, now_s)) if writers(files, now_s, STOPPED) else ()
+        self._stopped = stopped_writers((self.log, self.source), now_s)
         return [each.pid for each in self._stopped] != [each.pid for each in before]
 
     def _look(self, now_s: float) -> None:

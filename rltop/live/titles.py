@@ -6,18 +6,17 @@ Only the parts of a command line that match a known pattern are kept: the rest m
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 
 from rltop.live.lines import key_of_method
 from rltop.live.probe import Probe, ProbeError, Process
+from rltop.live.writers import own_pids
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 EVERY_S = 5.0
 _TITLE_BYTES = 256
 """No known title is longer."""
-MOST_PROCESSES = 4_096
 _RAY_OWN = frozenset({"IDLE", "IDLE_SpillWorker", "IDLE_RestoreWorker", "DashboardAgent", "RuntimeEnvAgent"})
 """Titles of Ray's own processes."""
 _PATTERNS = regex(
@@ -99,19 +98,6 @@ class TitlesProbe(Probe):
         if not found:
             raise ProbeError(f"no process of Ray, vLLM or SGLang runs on {self._host} under your name")
         return found
-
-
-def own_pids(proc: str = "/proc") -> Iterator[str]:
-    """Ids of the user's own processes: nothing is ever read of another user's."""
-    try:
-        with os.scandir(proc) as entries:
-            pids = [entry.name for entry in entries if entry.name.isdecimal()]
-    except OSError:
-        return
-    for pid in pids[:MOST_PROCESSES]:
-        with suppress(OSError):  # it has ended
-            if os.stat(f"{proc}/{pid}").st_uid == os.getuid():  # noqa: PTH116 - a thousand of them every few seconds
-                yield pid
 
 
 def own_titles(proc: str = "/proc") -> list[tuple[int, Title]]:

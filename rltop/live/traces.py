@@ -135,8 +135,10 @@ def _own_events(spans: Sequence[dict[str, Any]]) -> list[PhaseEvent]:
 
 
 def _process(span: dict[str, Any]) -> str:
-    thread = span.get("thread")
-    return f"(pid={span.get('pid', '')}, ip={span.get('host', '')}{'' if thread is None else f' {thread}'})"
+    host, thread = span.get("host", ""), span.get("thread", "")
+    if "pid" not in span:
+        return " ".join(str(each) for each in (host, span.get("rank", ""), thread) if each != "")
+    return f"(pid={span['pid']}, ip={host}{f' {thread}' if thread != '' else ''})"
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

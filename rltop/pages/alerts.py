@@ -357,7 +357,9 @@ def alert_name(alert: Alert, *, is_loud: bool = True) -> str:
     Args:
         is_loud: write a CRIT in capitals; False if a sign next to the name shows the level.
     """
-    title = alert.title.upper() if is_loud and alert.level is Level.CRIT else alert.title
+    title = alert.title
+    if is_loud and alert.level is Level.CRIT:
+        title = " ".join(word.upper() if word.islower() else word for word in title.split(" "))
     return f"{alert.stream} {title}" if alert.stream else title
 
 

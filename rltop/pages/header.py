@@ -350,8 +350,11 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         # The newest row read is not the newest row written, so its age would mislead.
         pieces.append(Piece(f", {behind_text(view.behind_bytes)}", "warn"))
     elif view.age_s is not None and level < 6:
-        text = age_text(view.age_s)
-        pieces.append(Piece(f", file {text.removesuffix(' ago')} old" if view.is_age_of_file else f", {text}", "dim"))
+        padded = age_text(view.age_s)
+        text = padded.lstrip()
+        told = f", file {text.removesuffix(' ago')} old" if view.is_age_of_file else f", {text}"
+        # At the end of the line, where nobody sees it.
+        pieces.append(Piece(told + " " * (len(padded) - len(text)), "dim"))
     return pieces
 
 

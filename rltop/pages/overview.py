@@ -180,7 +180,7 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
 def _stuck_in(run: Run) -> str:
     """The open phase of a job that is stuck, if it is not followed; empty if the phase is unknown."""
     job, seen = run.job, run.seen
-    if job is None or seen is None or job.state != "stuck" or job.phase is None:
+    if job is None or seen is None or job.state != "stuck" or not (job.phase or seen.stopped):
         return ""
     from rltop.live.judge import sentence, stuck_because  # noqa: PLC0415 - not before the first frame
 

@@ -128,6 +128,8 @@ def _curves(figures: Sequence[Figure]) -> Iterator[str]:
 def _head(report: RunReport) -> Iterator[str]:
     yield paragraph(" · ".join(report.facts))
     yield ""
+    if report.collapse:
+        yield from (f"> {paragraph(report.collapse)}", ">")
     yield f"> {UNICODE.sign(report.sentence_level, Level.WARN)}{paragraph(report.sentence)}"
     yield ""
 

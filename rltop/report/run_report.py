@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from rltop import __version__, units
 from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
-from rltop.pages.alerts import alert_words, event_table, origin, own_words
+from rltop.pages.alerts import alert_words, event_table, origin, own_words, paint_banner
 from rltop.pages.chain import HEADS, LEVELS, ChainView, chain_table
 from rltop.pages.chart import Axis, Marker, Places, PlotData, Zoom, places
 from rltop.pages.chart_axes import read_markers
@@ -152,6 +152,7 @@ class RunReport:
     """The contents of a report about one run.
 
     Attributes:
+        collapse: the line on a collapse, which the sentence does not repeat; empty without one.
         alerts: active ones, worst first.
         timing: the newest step and the steps before it; None if no timing is logged.
         timing_words: what explains the step time, or why there is none.
@@ -166,6 +167,7 @@ class RunReport:
     entry: RunEntry
     facts: tuple[str, ...]
     records: str
+    collapse: str
     sentence: str
     sentence_level: Level
     alerts: tuple[AlertReport, ...]
@@ -231,6 +233,7 @@ def build_report(
         entry=read_entry(snapshot),
         facts=tuple(_facts(snapshot, view, window)),
         records=_records(snapshot),
+        collapse="" if view.banner is None else text_of(paint_banner(view.banner, _OVERVIEW[0], UNICODE).line).strip(),
         sentence=view.sentence.text.display,
         sentence_level=view.sentence.level,
         alerts=tuple(_alert(snapshot, verdict, has_charts=has_charts) for verdict in shown),

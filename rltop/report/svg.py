@@ -375,6 +375,7 @@ def _run(found: _Sheet, name: str, report: RunReport) -> None:
     found.text(f"vs {report.against}: {report.divergence}" if report.divergence else "", "text")
     level = report.sentence_level
     found.y += 4
+    found.text(report.collapse, LEVEL_ROLES[Level.CRIT], 15)
     role = LEVEL_ROLES[level] if level >= Level.WARN else "text"
     found.text(f"{UNICODE.sign(level, Level.WARN)}{report.sentence}", role, 15)
     found.y += 4

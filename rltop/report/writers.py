@@ -250,6 +250,8 @@ def _overlays(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[st
 
 def _run(report: RunReport) -> Iterator[str]:
     yield f'<p class="facts">{escaped(" · ".join(report.facts))}</p>'
+    if report.collapse:
+        yield f'<p class="sentence level-crit">{escaped(report.collapse)}</p>'
     level = report.sentence_level
     sign = UNICODE.sign(level, Level.WARN)
     yield f'<p class="sentence level-{level.word}">{sign}{escaped(report.sentence)}</p>'

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rltop.live.job import Reading
     from rltop.live.log import LogReader
     from rltop.live.phases import PhaseEvent
+    from rltop.live.probe import Process
     from rltop.run.run import Run
     from rltop.run.whereabouts import FilesSeen
 
@@ -66,6 +67,7 @@ AGAIN_S = 1.0
 STILL_S = 10.0
 """A live run is checked only after this long without a row."""
 _BUSY = frozenset({RunState.LOADING, RunState.LOST})
+_OVER = frozenset({RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED})
 _CROWD = 64
 """With more runs than this, those that have been silent for days are not checked."""
 PENDING_S = 5.0
@@ -104,6 +106,7 @@ class SilentRun(NamedTuple):
         total: steps of the run, or None.
         restarts: first steps of later attempts.
         is_console: its file is a console log, which may contain phases too.
+        may_be_stopped: its job may be stopped: it is neither over nor replayed.
     """
 
     path: str
@@ -118,6 +121,7 @@ class SilentRun(NamedTuple):
     total: int | None = None
     restarts: Collection[int] = ()
     is_console: bool = False
+    may_be_stopped: bool = False
 
 
 def silent_run(run: Run, log: str = "") -> SilentRun:
@@ -305,6 +309,14 @@ def _are_of(run: SilentRun, records: Sequence[Record], *, is_one_of_few: bool) -
     return is_one_of_few and not is_compared
 
 
+def _stopped(run: SilentRun, logs: Sequence[str], now_s: float) -> Sequence[Process]:
+    if not run.may_be_stopped:
+        return ()
+    from rltop.live.writers import stopped_writers  # noqa: PLC0415 - not before the first frame
+
+    return stopped_writers((log_of(run.path)[0], *logs[:1]), now_s)
+
+
 class EndReader:
     """Checks the console logs of silent runs in a background thread.
 
@@ -342,14 +354,16 @@ class EndReader:
         if state in _BUSY or (state is RunState.LIVE and age_s is not None and age_s < STILL_S):
             return None
         aged = round(_A_DOUBLING * math.log2(1.0 + (age_s or 0.0)))
-        if run.ending is not None and state not in (RunState.DIED, RunState.INTERRUPTED):
+        is_pending = run.ending is not None and state not in (RunState.DIED, RunState.INTERRUPTED)
+        if is_pending or (run.seen is not None and run.seen.stopped):
             aged = round((age_s or 0.0) / PENDING_S)
         known = rows, aged, run.main.kind_title
         if self._seen.get(run) == known:
             return None
         self._seen[run] = known
         newest = [run.stream.row(step) for step in run.stream.steps(last=_STEPS)]
-        return silent_run(run, self._log)._replace(newest=newest)
+        may_be_stopped = run.has_job and state not in _OVER
+        return silent_run(run, self._log)._replace(newest=newest, may_be_stopped=may_be_stopped)
 
     def _read(self, wanted: Sequence[tuple[Run, SilentRun]]) -> None:
         for run, silent in wanted:
@@ -360,10 +374,12 @@ class EndReader:
             with suppress(Exception):
                 logs, read = own_logs(silent), cache(_end_of_log)
                 found = ending_of(silent, logs, read, self._still_s)
-                if not is_gone and run.whereabouts is None and may_reveal_job(silent, logs):
-                    told = self._see(run, silent, logs, read, self._clock)
-            run.seen = told
-            if found != run.ending or told is not None:
+                if not is_gone and run.whereabouts is None:
+                    stopped = _stopped(silent, logs, now_s)
+                    if stopped or may_reveal_job(silent, logs):
+                        told = self._see(run, silent, logs, read, self._clock, stopped)
+            before, run.seen = run.seen, told
+            if found != run.ending or told is not None or before is not None:
                 run.ending = found
                 self.count += 1
                 self._notify()

@@ -604,6 +604,8 @@ def progress_words(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.
     where = " and ".join(paths) or "."
     if silent_s >= SILENT_S:
         return f"no answer from the file system for {silent_s:.0f} s while scanning {where}; still waiting"
+    if not so_far.names:  # a file, or a folder that has not been listed yet
+        return f"looking at {where}"
     return f"scanning {where}: {so_far.names:,} entries, {so_far.opened:,} files read so far"
 
 

@@ -12,7 +12,7 @@ from rltop.live.job import JobProbe, Reading, SourceResults, facts_from_files, j
 from rltop.live.judge import JobStatus, ranks_still_busy
 from rltop.live.lines import Act
 from rltop.live.phases import PhaseEvent, Phases
-from rltop.live.probe import LogFacts, Probe, Probes
+from rltop.live.probe import Facts, LogFacts, Probe, Probes, Process
 from rltop.live.traces import Traces, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
@@ -86,17 +86,26 @@ class FilesSeen(NamedTuple):
 
     Attributes:
         rows: number of rows the run had then.
+        stopped: the writers of its files, if all of them were stopped.
     """
 
     rows: int
     files: LogFacts
     clock: Clock
+    stopped: Sequence[Process] = ()
 
     def source_status(self) -> JobStatus:
-        return job_status(self.files, self.clock.wall())
+        return job_status(self.files, self.clock.wall(), SourceResults(Facts(self.stopped)))
 
 
-def seen(run: Run, silent: SilentRun, logs: Sequence[str], read: Reading, clock: Clock) -> FilesSeen:
+def seen(
+    run: Run,
+    silent: SilentRun,
+    logs: Sequence[str],
+    read: Reading,
+    clock: Clock,
+    stopped: Sequence[Process] = (),
+) -> FilesSeen:
     """What the files of a silent run tell about its job; may be called in a thread.
 
     Args:
@@ -108,7 +117,7 @@ def seen(run: Run, silent: SilentRun, logs: Sequence[str], read: Reading, clock:
     path = log_of(run.path.raw)[0]
     log = path if silent.is_console and not silent.log else next(iter(logs), "")
     others = [events_of_rows(silent), *_trace_events(run)]
-    return FilesSeen(silent.rows, facts_from_files(log, others, path, clock.wall(), read), clock)
+    return FilesSeen(silent.rows, facts_from_files(log, others, path, clock.wall(), read), clock, stopped)
 
 
 def with_run_state(run: Run, found: JobStatus) -> JobStatus:

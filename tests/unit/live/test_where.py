@@ -16,10 +16,12 @@ from tables import each_row
 
 from rltop.cli import main
 from rltop.live import job
+from rltop.live.job import read_job_status
 from rltop.live.judge import judge
 from rltop.live.lines import Act
 from rltop.live.log import LogReader
 from rltop.live.phases import PhaseEvent, Phases
+from rltop.live.traces import Traces
 
 NOW_S = 1_787_190_000.0
 
@@ -223,6 +225,17 @@ def test_a_line_that_two_writers_have_torn_tells_nothing(
     code, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 1.0))
     assert isinstance(found, dict)
     assert (code, found["state"]) == (3, "unknown")
+
+
+def test_a_span_without_a_process_names_none(tmp_path: Path) -> None:
+    path = tmp_path / "trace_events.jsonl"
+    spans = [{}, {"host": "n"}, {"rank": 2}, {"pid": 7}]
+    path.write_text(
+        "".join(json.dumps({"rltop_phase": "rollout", "begin": NOW_S - 9.0, **one}) + "\n" for one in spans)
+    )
+    found = read_job_status("", [Traces().of(path)], str(path), NOW_S)
+    told = {(one.name, one.rank, one.pid) for one in found.ranks}
+    assert told == {("n", None, None), ("", 2, None), ("", None, 7)}
 
 
 @each_row(

@@ -16,10 +16,14 @@ from ptys import PATIENCE_S
 from tables import each_row
 
 from rltop.cli import main
+from rltop.cli.open_session import direct, runs_of
 from rltop.cli.where import NO_WRITER
+from rltop.clock import Clock
 from rltop.live.job import JobProbe
 from rltop.live.probe import Facts
 from rltop.live.writers import writers
+from rltop.model import RunState
+from rltop.run.session import Session
 
 
 @contextmanager
@@ -96,6 +100,49 @@ def test_a_screen_that_follows_the_job_sees_it_stopped_and_going_on(tmp_path: Pa
             else:
                 facts = probe.ask(now_s + at)
             assert [each.state for each in Facts(facts).processes] == states
+
+
+def test_a_stopped_job_is_stuck_in_print_and_in_the_list_but_check_reads_files_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    path, _ = (metrics_in(tmp_path / name) for name in ("one", "two"))
+
+    def said(*arguments: str) -> str:
+        main([*arguments, str(path)])
+        return capsys.readouterr().out
+
+    with opened(path) as pid:
+        assert "stuck" not in said("--once")
+        with stopped(pid):
+            assert f"kill -CONT {pid}" in said("--once", "--width", "200") and "stuck" in said("--once")
+            assert json.loads(said("--json"))["state"] == "stuck"
+            assert main(["--once", str(tmp_path)]) == 0
+            assert capsys.readouterr().out.count("stuck") == 2, "of one run, which the title counts"
+            assert main(["check", str(path)]) == 0 and "stuck" not in capsys.readouterr().out
+            with opened(path):  # the job was started anew
+                assert "stuck" not in said("--once")
+        assert "stuck" not in said("--once")
+
+
+def test_a_list_that_is_followed_sees_a_job_stopped_and_going_on(tmp_path: Path) -> None:
+    path, clock = metrics_in(tmp_path), Clock()
+    session = Session(runs_of(str(path)), direct(clock), clock)
+
+    def state(wanted: RunState) -> RunState:
+        ends = time.monotonic() + PATIENCE_S
+        while (now := session.runs[0].state) is not wanted and time.monotonic() < ends:
+            session.step(10.0)
+            session.look_for_endings()
+            time.sleep(0.05)
+        return now
+
+    with opened(path) as pid:
+        with stopped(pid):
+            assert state(RunState.STUCK) is RunState.STUCK
+        assert state(RunState.QUIET) is RunState.QUIET, "although no row has come"
+    session.close()
 
 
 @each_row("age_s", [20.0, 900.0])

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.clock import FakeClock
+from rltop.model import Label
 from rltop.pages.header import HeaderView, build_header, clock_text, paint_header
 from rltop.pages.overview import OverviewView, build_overview, paint_overview
 from rltop.pages.run_entry import read_entry
@@ -238,6 +239,18 @@ def test_an_age_is_said_to_be_of_the_file_where_its_rows_have_no_times(tmp_path:
     view = build_header(Snapshot(run), build_timing(Snapshot(run)))
     text = paint_header(view._replace(age_s=600.0), 120, UNICODE).text
     assert (", 10 min ago" if times else ", file 10 min old") in text
+
+
+@pytest.mark.parametrize("is_of_file", [False, True])
+@pytest.mark.parametrize("width", [44, 120])
+def test_an_age_below_ten_seconds_has_no_second_blank_before_it(tmp_path: Path, is_of_file: bool, width: int) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"step": i, "loss": 0.5}) + "\n" for i in range(40)))
+    snapshot = Snapshot(run_of_rows(path, modified_s=BEGUN_S))
+    view = build_header(snapshot, build_timing(snapshot))._replace(is_age_of_file=is_of_file, name=Label.of("a"))
+    texts = [paint_header(view._replace(age_s=age_s), width, UNICODE).text for age_s in (6.0, 12.0)]
+    assert ("file 5 s old" if is_of_file else ", 5 s ago") in texts[0]
+    assert texts[0].index(view.state) == texts[1].index(view.state), "nothing moves"
 
 
 def test_a_clock_time_of_another_year_says_the_year() -> None:

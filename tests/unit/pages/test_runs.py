@@ -11,6 +11,7 @@ from painted import check_rows
 from tables import each_row
 
 from rltop.model import Label, Level, RunState, Unit
+from rltop.pages.alerts import alert_name
 from rltop.pages.run_entry import REWARDS, Entries, RunEntry, Value, best, read_entry
 from rltop.pages.runs import HEAD_ROWS, by_attention, matching, paint_runs, read_query, run_columns
 from rltop.rows.glyphs import UNICODE, cell_width, glyph_set
@@ -57,6 +58,11 @@ def test_while_runs_are_read_the_title_says_how_many_have_been():
     unjudged = [replace(one, is_judged=False) for one in entries[::2]]
     assert "judged 0 of 2" in paint_runs(unjudged, 80, 24, UNICODE)[0].text
     assert " of " not in paint_runs(entries[::2], 80, 24, UNICODE)[0].text
+
+
+def test_the_title_counts_the_stuck_ones() -> None:
+    title, *_ = paint_runs([entry("a", state=RunState.STUCK), entry("b")], 100, 12, glyph_set(is_ascii=False))
+    assert title.text.split("   ")[1:] == ["▲ 1 stuck", "● 1 live"]
 
 
 def test_rows_do_not_change_places_with_every_record():
@@ -220,6 +226,12 @@ def test_a_run_that_is_well_again_says_what_it_has_had():
     assert "earlier attempt collapse @122" in row_of(left_behind)
     pieces = paint_runs([left_behind], 120, 12, glyph_set(is_ascii=False))[2].line
     assert not {"crit", "warn"} & {piece.role for piece in pieces}
+
+
+def test_a_title_in_capitals_keeps_its_own() -> None:
+    assert alert_name(past()) == "COLLAPSE"
+    assert alert_name(Alert("L1", "NaN/Inf", Level.CRIT, 122, 126, 146)) == "NaN/Inf"
+    assert alert_name(Alert("O11", "KL to reference", Level.CRIT, 122, 126, 146)) == "KL TO REFERENCE"
 
 
 def test_a_narrow_list_says_what_was_an_alert_before_what_is_none():

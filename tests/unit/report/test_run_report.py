@@ -24,7 +24,7 @@ from rltop.model import Unit
 from rltop.report.markdown import code, job_summary, markdown, paragraph, plain
 from rltop.report.overview_document import once_document
 from rltop.report.run_report import MOST_RUNS, Provenance, RunReport, build_report, text_of
-from rltop.report.svg import escaped, style_sheet
+from rltop.report.svg import escaped, sheet, style_sheet
 from rltop.report.writers import FORMATS, file_name, format_of, html_page, rendered
 from rltop.run.snapshot import Snapshot
 
@@ -124,6 +124,18 @@ def check_page(page: str) -> Strict:
 
 def test_the_page_is_well_formed_and_leads_nowhere(slow: RunReport, restart: RunReport) -> None:
     check_page(html_page([slow, restart], MADE))
+
+
+def test_the_line_on_a_collapse_stands_above_the_headline_as_on_the_screen() -> None:
+    report = report_of(ROOT / "fixtures" / "incidents" / "collapse_at_257" / "metrics.jsonl")
+    line = "COLLAPSE since 257 · last good step 256 · no earlier checkpoint logged · began with: entropy at 257"
+    for text in (
+        html_page([report], MADE),
+        markdown([report], MADE),
+        job_summary([report], MADE),
+        sheet([report], MADE),
+    ):
+        assert -1 < text.find(f"◆ {line}") < text.find("entropy 0.111 → 0.0015 nats")
 
 
 def test_a_page_says_how_it_was_made(slow: RunReport) -> None:
