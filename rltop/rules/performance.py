@@ -231,14 +231,18 @@ class ThroughputDrop(Detector):
         if is_distorted and self.is_plain:
             return None
         self.is_plain = self.is_plain or (max(pace, use) > 0.0 and not is_distorted)
-        if self.first is None and use > 0.0:
-            self.first = context.place
+        self.first = self.first or (context.place if use > 0.0 else None)
         found = self._against(self.start, pace, context) if pace > 0.0 else None
         if use > 0.0:
-            found = worst(found, self._utilisation(values, context))
-        is_low_throughout = found is not None and bool(found.words) and found.baseline is None
-        self.since = self.first if is_low_throughout else None
-        return found
+            found = worst(found, self._utilisation(use, context))
+        self.since = self.first if found is not None and found.words and found.baseline is None else None
+        tokens = values.get("total_tokens", 0.0)
+        usual = self.tokens.push(tokens) if tokens else None
+        if found is None or found.level is not WARN or found.baseline is None or usual is None:
+            return found
+        # In steps of the same length, fewer tokens alone would lower it that far.
+        is_no_slower = found.value >= self.thresholds["warn"] * found.baseline * min(1.0, tokens / usual)
+        return found._replace(level=INFO) if is_no_slower else found
 
     def _against(self, start: Frozen, value: float, context: RuleContext) -> Finding:
         base = start.value if start.is_final else start.push(value, context.observation.step)
@@ -247,26 +251,22 @@ class ThroughputDrop(Detector):
         line = base * min(self.thresholds["warn"], math.exp(-self.thresholds["sigmas"] * start.log_spread))
         return QUIET if value >= line else Finding(WARN, value, base, line, steps=start.steps)
 
-    def _utilisation(self, values: Mapping[str, float], context: RuleContext) -> Finding:
-        value, tokens = values.get("mfu", 0.0), values.get("total_tokens")
-        found, base, usual = self._against(self.use, value, context), self.use.value, self.tokens.value
-        if tokens is not None:
-            self.tokens.push(tokens)
-        if found is QUIET:
-            most = math.inf if base is None else max(value, base)
-            for level, line in ((WARN, self.thresholds["wasted"]), (INFO, self.thresholds["low"])):
-                if most < line:
-                    return Finding(level, value, None, line, words=("mfu",))
-            return QUIET
-        has_less_to_do = tokens is not None and usual is not None and tokens < self.thresholds["fewer"] * usual
-        return found._replace(level=INFO if has_less_to_do else WARN, words=("mfu",))
+    def _utilisation(self, value: float, context: RuleContext) -> Finding:
+        found, base = self._against(self.use, value, context), self.use.value
+        if found is not QUIET:
+            return found._replace(words=("mfu",))
+        most = math.inf if base is None else max(value, base)
+        for level, line in ((WARN, self.thresholds["wasted"]), (INFO, self.thresholds["low"])):
+            if most < line:
+                return Finding(level, value, None, line, words=("mfu",))
+        return QUIET
 
     def headline(self, finding: Finding) -> str:
+        fewer = ": fewer tokens per step" if finding.level is INFO else ""
         if not finding.words:
-            return super().headline(finding)
+            return super().headline(finding) + fewer
         if finding.baseline is None:
             return f"MFU {percent(finding.value)}, below {percent(finding.threshold or 0)} from the start"
-        fewer = ": fewer tokens per step" if finding.level is INFO else ""
         return f"MFU {percent(finding.baseline)} → {percent(finding.value)} since the baseline{fewer}"
 
 

@@ -7,6 +7,7 @@ import re
 from observations import alarms, first, levels, noisy, play
 
 from rltop.model import Level
+from rltop.rules.engine import Engine
 
 ASYNC = {"is_async": True}
 
@@ -33,6 +34,22 @@ def test_p3_traps_level_unknown_machine_and_fewer_tokens() -> None:
     )
     assert alarms(shorter, "P3") == []
     assert levels(shorter, "P3") == {Level.INFO}
+
+
+def test_p3_fewer_tokens_in_steps_of_the_same_length_are_no_slower_machine() -> None:
+    """A step costs some time whatever is in it: shorter answers lower the tokens per second by themselves."""
+
+    def run(tokens: float, seconds: float) -> Engine:
+        after = lambda low: lambda r: noisy(1.0 if r < 60 else low, 0.02)(r)  # noqa: E731
+        pace = lambda r: 1e3 * after(tokens)(r) / after(seconds)(r)  # noqa: E731
+        total = lambda r: 1e5 * after(tokens)(r)  # noqa: E731
+        return play(90, throughput=pace, total_tokens=total)
+
+    engine = run(tokens=0.5, seconds=1.1)
+    assert levels(engine, "P3") == {Level.INFO}
+    assert engine.events[-1].message.endswith("since the baseline: fewer tokens per step")
+    assert first(run(tokens=0.5, seconds=1.6), "P3").level is Level.WARN
+    assert first(run(tokens=1.0, seconds=1.6), "P3").level is Level.WARN
 
 
 def test_p7_lengths_grow_uneven() -> None:
