@@ -314,6 +314,8 @@ class Phases:
     def _finish(self, event: PhaseEvent) -> None:
         self.finished_s, self._summed_up = event.time_s, False
         self.failure = None
+        # What no line ends is over with the job; an explicit end that is missing may be that of a rank that goes on.
+        self.open = {name: each for name, each in self.open.items() if not each.is_entered}
 
     def _rest(self, event: PhaseEvent) -> None:
         self._move(event)

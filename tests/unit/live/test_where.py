@@ -454,6 +454,13 @@ CAUGHT = "ERROR: Traceback (most recent call last):\nValueError: no action in th
             STEPS + "[launch.py:351:main] Process 41 exits successfully.\n", "finished", None, id="a launcher"
         ),
         pytest.param(
+            STEPS + "(Worker[rank=3] pid=5, ip=10.0.0.1) Saving checkpoint to /ckpt/step_8\nTraining finished.\n"
+            "2026-02-26 05:55:42,321\tSUCC cli.py:66 -- Job 'raysubmit_1' succeeded\n",
+            "finished",
+            None,
+            id="no line ends a rank's last phase",
+        ),
+        pytest.param(
             "Epoch:[1/1](99/100), loss: 0.5\nEpoch:[1/1](100/100), loss: 0.4\n", "finished", None, id="its last"
         ),
         pytest.param(
@@ -475,6 +482,7 @@ def test_what_logs_of_public_runs_have_shown(
     _, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 3_000.0))
     assert isinstance(found, dict)
     assert (found["state"], found["phase_key"]) == (state, phase)
+    assert state != "finished" or found["cause"] is None
 
 
 @each_row(
