@@ -206,7 +206,7 @@ def status_of(read: JobFiles, now_s: float, results: SourceResults) -> JobStatus
         found = read_job_status(read.log, read.other_events, read.path, now_s, results)
     except OSError as error:
         raise cannot_read(read.log, error) from error
-    if read.run is None or read.log == read.path:
+    if read.run is None or (read.log == read.path and not read.run.failure_log):
         return found
     from rltop.run.whereabouts import with_run_state
 

@@ -307,7 +307,8 @@ def sentence(where: JobStatus, now_s: float, rounded: Callable[[float], float] =
     if where.state == "running" and not where.phase:
         lasted = f"{least}{units.duration(elapsed_s)} ago" if elapsed_s >= 1.0 else "just now"
         what, usually = "last step", usually.replace("usually", "usually one every")
-    return f"{where.state}: {what} {lasted}{usually}{left}{cause}"
+    unusual = ", unusual" if where.unusual and where.state == "running" else ""
+    return f"{where.state}{unusual}: {what} {lasted}{usually}{left}{cause}"
 
 
 NAMED = 4

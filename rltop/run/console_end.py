@@ -25,7 +25,7 @@ from rltop.formats.kinds import CONSOLE, HEAD_BYTES, kind_of
 from rltop.model import Record, RunState
 from rltop.model.table_rows import is_job_log, log_of
 from rltop.regex import regex
-from rltop.run.places import RANK_LOG, logs_near
+from rltop.run.places import RANK_LOG, TORCHRUN, logs_near
 from rltop.run.sniff import TRAINING
 from rltop.structs import NamedTuple
 
@@ -201,10 +201,11 @@ def own_logs(run: SilentRun) -> list[str]:
     of_data = {name.split(".")[0] for name in names if name.endswith(_DATA)}
     others = {Path(path).name.split(".")[0] for path in logs} & of_data
     is_only_by_name = is_console or len(alike) > 1 or len(others - {stem}) > 1
+    is_torchrun = TORCHRUN.match(own.absolute().parent.parent.name) is not None  # `logs` are those of its ranks
     found: dict[str, tuple[float, str]] = {}
     for path in logs:
         name = Path(path).name
-        is_named_alike = _stem(name) == stem
+        is_named_alike = _stem(name) == stem or is_torchrun
         if path == str(own.absolute()) or (is_only_by_name and not is_named_alike):
             continue
         try:
@@ -212,7 +213,7 @@ def own_logs(run: SilentRun) -> list[str]:
         except OSError:
             continue
         after_s = 0.0 if run.newest_s is None else seen.st_mtime - run.newest_s
-        is_of_job = is_named_alike or is_job_log(name) or is_of_rank(name)
+        is_of_job = is_named_alike or is_job_log(name) or is_of_rank(path)
         if not stat.S_ISREG(seen.st_mode) or after_s < -run.slack_s or (after_s > SOON_S and not is_of_job):
             continue
         if seen.st_mtime > latest_s or not (is_of_job or _is_of_training(path)):
@@ -248,7 +249,7 @@ def _is_of_training(path: str) -> bool:
 
 
 def is_of_rank(path: str) -> bool:
-    return RANK_LOG.search(Path(path).name) is not None
+    return RANK_LOG.search(path) is not None
 
 
 def _pattern(name: str) -> str:

@@ -25,7 +25,17 @@ from rltop.formats.kinds import CSV, JSONL, KINDS, SWANLAB, TABLES, TELESCOPE, T
 from rltop.model import Label, Record
 from rltop.model.table_rows import split_member
 from rltop.regex import regex
-from rltop.run.places import INNER_FOLDERS, STATE, FoundRun, checkpointed_in, home_of, name_of, titled, whole_path
+from rltop.run.places import (
+    INNER_FOLDERS,
+    STATE,
+    TORCHRUN,
+    FoundRun,
+    checkpointed_in,
+    home_of,
+    name_of,
+    titled,
+    whole_path,
+)
 from rltop.run.run_stream import last_rows
 from rltop.run.sniff import DIED, SNIFF_BYTES, completed_json
 from rltop.sources.events import ONE_SHOT, Chunk, Reset
@@ -380,7 +390,8 @@ def group(
         _add_home(grouped, home, streams)
         _add_trace_stream(grouped, traces.get(home), streams)
     for each in died:
-        if home_of(Path(each.path).parent) in by_home:
+        spot = _rank_spot(each.path)
+        if (home_of(Path(each.path).parent) if spot is None else spot.home) in by_home:
             grouped.repeated.append((each.path, DIED))
         else:
             grouped.runs.append(each)
@@ -521,7 +532,8 @@ def _add_trace_stream(
 
 
 def _joined(main: FoundRun, others: Sequence[FoundRun], home: Path) -> FoundRun:
-    name = whole_path(home).name
+    whole = whole_path(home)
+    name = f"{whole.parent.name}/{whole.name}" if TORCHRUN.match(whole.name) else whole.name
     return main._replace(name=Label.of(name) if name else main.name, other_streams=tuple(others[: MAX_STREAMS - 1]))
 
 
@@ -755,6 +767,8 @@ def _rank_spot(path: str) -> Placement | None:
     stem = _RANK_STEM.fullmatch(Path(bare_name(where.name)).stem)
     if stem is not None and "tfevents" not in where.name:
         return Placement(home_of(where.parent), f"rank {int(stem[2])}", is_rank=True)
+    if TORCHRUN.match(where.parent.parent.name) and where.parent.name.isdecimal():
+        return Placement(where.parent.parent, f"rank {int(where.parent.name)}", is_rank=True)
     for folder in where.parents:
         found = _RANK_FOLDER.fullmatch(folder.name)
         if found is None:

@@ -134,8 +134,12 @@ def _steps_in(folder: Path) -> list[int]:
 
 
 MOST_LOGS, MOST_RANK_LOGS = 8, 64
-RANK_LOG = regex(r"(?:rank|worker|proc|gpu|node)[-_.]?\d+(?=[-_.])", re.IGNORECASE)
-"""In the name of a log that each process of a job has its own of."""
+RANK_LOG = regex(
+    r"(?:rank|worker|proc|gpu|node)[-_.]?\d+(?=[-_.])[^/]*\Z|/attempt_\d+/\d+/(?:stdout|stderr)\.log\Z", re.IGNORECASE
+)
+"""In the path of a log that each process of a job has its own of, by name or as `torchrun --log-dir` writes it."""
+TORCHRUN = regex(r"attempt_\d+\Z")
+"""Folder with a folder for each rank."""
 _NO_LOG = regex(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
 """W&B's own logs, and TensorBoard event files."""
 _OF_OTHERS = regex(
@@ -159,6 +163,8 @@ def logs_near(path: str) -> list[str]:
         folders.append(home.parent)
     elif home.parent.name.lower() in LOG_FOLDERS:
         folders.append(home.parent.parent)
+    if TORCHRUN.match(home.parent.name) and home.name.isdecimal():
+        folders += [home.parent / name for name in names_in(home.parent) if name.isdecimal()][:MOST_RANK_LOGS]
     stem = own.name.split(".")[0]
     found = {str(file): seen for folder in folders for file, seen in _log_files(folder, stem)}
 
@@ -166,7 +172,7 @@ def logs_near(path: str) -> list[str]:
         return file != str(own), Path(file).name.split(".")[0] != stem, -found[file].st_mtime_ns
 
     logs = sorted(found, key=unlikely)
-    return logs[:MOST_LOGS] + [path for path in logs[MOST_LOGS:MOST_RANK_LOGS] if RANK_LOG.search(Path(path).name)]
+    return logs[:MOST_LOGS] + [path for path in logs[MOST_LOGS:MOST_RANK_LOGS] if RANK_LOG.search(path)]
 
 
 def _log_files(folder: Path, stem: str) -> Iterable[tuple[Path, os.stat_result]]:

@@ -317,7 +317,7 @@ def test_an_open_phase_without_a_usual_time_is_set_against_the_usual_step(
     os.utime(path, (begun_s, begun_s))
     assert main(["where", "--wait", "0", str(path)]) == 0
     told = capsys.readouterr().out
-    assert "running: generating for 16" in told and "s (a whole step usually 400 ms)" in told
+    assert "running, unusual: generating for 16" in told and "s (a whole step usually 400 ms)" in told
     _, found = where(capsys, str(path))
     assert found["unusual"]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,12 @@ from tables import each_row
 from rltop.cli import main
 from rltop.cli.open_session import direct, read_whole, runs_of
 from rltop.clock import FakeClock
-from rltop.config import load
+from rltop.config import Config, load
 from rltop.live.job import read_job_status
 from rltop.model import Level, RunState
 from rltop.pages.overview import build_overview
 from rltop.rows.rows import TargetKind
+from rltop.run.discover import discover
 from rltop.run.places import FoundRun, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
@@ -83,6 +86,28 @@ def test_the_log_of_the_rank_that_failed_first_says_what_a_run_of_many_ranks_die
     assert main(["where", str(tmp_path)]) == 1
     said = capsys.readouterr().out
     assert OOM in said and f"source: {tmp_path}/logs/rank_3.log" in said and "last line" not in said
+
+
+def test_the_folders_that_torchrun_makes_for_its_ranks_are_one_run_for_each_attempt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start_s = time.time() - 60.0
+    for attempt, rank in product(range(2), range(3)):
+        folder = tmp_path / "none_x7k2" / f"attempt_{attempt}" / str(rank)
+        folder.mkdir(parents=True)
+        rows = (f"{{'loss': {rank + 1 / n:.4f}, 'grad_norm': {n / 90}, 'epoch': {n / 80}}}\n" for n in range(1, 80))
+        (folder / "stdout.log").write_text("".join(rows))
+        (folder / "stderr.log").write_text(DIED if (attempt, rank) == (0, 2) else "a warning\n")
+        for file in folder.iterdir():
+            os.utime(file, (start_s + attempt, start_s + attempt))
+    newest, first = discover([str(tmp_path)]).found
+    assert [each.name.raw for each in (newest, first)] == ["none_x7k2/attempt_1", "none_x7k2/attempt_0"]
+    assert [each.role for each in first.other_streams] == ["rank 0", "rank 1", "rank 2"], "the first is compared too"
+    folder = tmp_path / "none_x7k2" / "attempt_0"
+    run, later = (read_whole(each, Config()).runs[0] for each in (first, newest))
+    assert (run.state, run.failure.raw) == (RunState.DIED, OOM)
+    assert run.failure_log == f"{folder}/2/stderr.log" and later.state is not RunState.DIED
+    assert main(["where", str(folder)]) == 1 and OOM in capsys.readouterr().out
 
 
 def test_a_fault_in_what_else_is_beside_the_metrics_leaves_the_logs_last_word(
