@@ -390,8 +390,8 @@ def group(
         _add_home(grouped, home, streams)
         _add_trace_stream(grouped, traces.get(home), streams)
     for each in died:
-        spot = _rank_spot(each.path)
-        if (home_of(Path(each.path).parent) if spot is None else spot.home) in by_home:
+        rank = _rank_spot(each.path)
+        if (home_of(Path(each.path).parent) if rank is None else rank.home) in by_home:
             grouped.repeated.append((each.path, DIED))
         else:
             grouped.runs.append(each)

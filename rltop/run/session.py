@@ -271,6 +271,8 @@ class Session:
         self._heard, self._asks_at_s, self._tidies_at_s = -1, 0.0, 0.0
         self.dropped = 0
         self._active: Sequence[Run] = ()
+        # Of a crowd, those read to their end before: their new rows do not wait until the others have been read.
+        self._followed: Sequence[Run] = ()
         self._latest: Run | None = None
         self._settings: SettingsReader | None = None
         self._endings: EndReader | None = None
@@ -449,9 +451,13 @@ class Session:
         news = self.take_rescan()
         if news is not None:
             self.update(news)
-        has_moved = False
         awake = self._awake()
         self._wakings += bool(awake)
+        has_moved = False
+        for run in self._followed:
+            has_moved = run.advance(is_spent) or has_moved
+            if is_spent():
+                break
         for _ in awake:
             run = self._latest = awake[self._turn % len(awake)]
             is_busy = run.advance(is_spent) or self._tends(run) or (self.is_crowd and _judges(run))
@@ -477,6 +483,7 @@ class Session:
         resting_s, active_s = (CROWD_REST_S, CROWD_ASK_S) if self.is_crowd else (ASK_S, 0.0)
         if self._latest in self._active:
             self._turn = self._active.index(self._latest)
+        self._followed = [run for run in self._active if run.has_caught_up] if self.is_crowd else ()
         again_s = active_s if self._active else resting_s
         self._heard, self._asks_at_s = told, now + again_s
         return self._active
@@ -488,7 +495,7 @@ class Session:
             self.runs[i].close()
             del self.runs[i], self._found[i]
             self.dropped += 1
-            self._active, self._wakings = (), self._wakings + 1
+            self._active, self._followed, self._wakings = (), (), self._wakings + 1
 
     def _tends(self, run: Run) -> bool:
         """Fold a run of a crowd that rests, and read one again that has grown since; returns whether there was any.

@@ -63,7 +63,7 @@ def step_until(session: Session, holds: Callable[[], bool], seconds: float = 60.
     end_s = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end_s, [(run.name.raw, run.state) for run in session.runs]
-        if not session.step(20.0):
+        if not session.step(4.0):
             time.sleep(0.01)
 
 
@@ -111,6 +111,23 @@ def test_a_run_that_grows_is_read_again_once(tmp_path: Path, monkeypatch: pytest
         write_rows(path, 63, 64)
         step_until(session, lambda: session.runs[at].stream.last_step == 64)
         assert session.runs[at] is again, "it is whole from now on"
+
+
+def test_rows_of_a_live_run_do_not_wait_until_the_others_have_been_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "CROWD", 1)
+    for number in range(12):
+        write_rows(tmp_path / str(number) / "metrics.jsonl", 1, 2_000)
+    written_long_ago(tmp_path)
+    path = write_rows(tmp_path / "live" / "metrics.jsonl", 1, 60)
+    with followed(tmp_path) as session:
+        session.runs.sort(key=lambda run: run.path.raw != str(path))
+        live, *others = session.runs
+        step_until(session, lambda: live.has_caught_up and live.stream.last_step == 60)
+        write_rows(path, 61, 61)
+        step_until(session, lambda: live.stream.last_step == 61)
+        assert sum(run.has_caught_up for run in others) < 6
 
 
 def test_a_folded_run_is_judged_again_with_other_mutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
