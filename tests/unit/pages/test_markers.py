@@ -87,6 +87,21 @@ def test_steps_are_those_of_the_rows_however_long_the_picture_is(run: FakeRun) -
     assert "validation every 20, last 400" in legend(markers)
 
 
+@each_row(("saved_s", "idle_s", "steps"), [(2.0, 2.0, [*range(40)]), (40.0, 0.2, [*range(9, 40, 10)])])
+def test_one_checkpoint_that_took_minutes_hides_no_other_and_no_window_adds_one(
+    saved_s: float, idle_s: float, steps: list[int]
+) -> None:
+    rows = [
+        (step, {**row, "timing_s/save_checkpoint": saved_s if number % 10 == 9 else idle_s})
+        for number, (step, row) in enumerate(verl_rows(40))
+    ]
+    rows[9][1]["timing_s/save_checkpoint"] = 308.0
+    snapshot = Snapshot(run_of(verl_lines(rows)))
+    for first in (0, 15):
+        marked = [one.step - 1 for one in read_markers(snapshot, first + 1, 40) if one.kind is MarkerKind.CHECKPOINT]
+        assert marked == [step for step in steps if step >= first]
+
+
 def test_downsampled_validations_are_marked_where_their_buckets_begin() -> None:
     rows = [(step, {"loss": 1.0, "eval_loss": 2.0} if step % 50 == 0 else {"loss": 1.0}) for step in range(6000)]
     lines = b"".join(json.dumps({"step": step, **row}).encode() + b"\n" for step, row in rows)
