@@ -263,7 +263,7 @@ def _facts(view: RolloutsView, completion: Completion, group: GroupSummary) -> l
             parts.append((name, units.number(value)))
     if completion.stop or completion.is_truncated:
         cut = ", truncated" if completion.is_truncated else ""
-        parts.append(("stop ", (flat(completion.stop) or "limit") + cut))
+        parts.append(("ended by ", (flat(completion.stop) or "limit") + cut))
     for name, number in (
         ("turns ", completion.turns),
         ("tool calls ", completion.tool_calls),
