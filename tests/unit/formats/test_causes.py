@@ -105,6 +105,14 @@ def test_the_lines_around_a_failure_say_more_of_it(text: str, wanted: str) -> No
     assert decoder.failure == decoder.last_error.words
 
 
+def test_the_task_of_a_failure_is_told_once() -> None:
+    decoder = ConsoleDecoder()
+    task = "ray::TaskRunner.run() (pid=12, ip=10.0.0.1, actor_id=ab, repr=<main_ppo.TaskRunner object at 0x1>)"
+    decoder.feed((STEP + f"ray.exceptions.RayTaskError(ValueError): {task}\n").encode(), 0, 0)
+    decoder.finish()
+    assert decoder.failure == "ray.exceptions.RayTaskError(ValueError) (in TaskRunner.run, pid 12 on 10.0.0.1)"
+
+
 def test_what_an_earlier_failure_told_is_not_told_of_a_later_one() -> None:
     decoder = ConsoleDecoder()
     text = watchdog(0, 1, "ALLREDUCE") + watchdog(1, 2, "ALLREDUCE") + "x\n" * 3_000
