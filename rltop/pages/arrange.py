@@ -113,8 +113,8 @@ class ArrangePage(ListPage[ArrangedRow]):
 def _head(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
     arrangement = snapshot.run.arrangement
     builder = RowBuilder(width, glyphs).add(" ROWS OF THE OVERVIEW", "title")
-    builder.add(f"   {units.count(len(arrangement.pinned))} pinned", "value")
-    return builder.add(f"   {units.count(len(arrangement.hidden))} hidden", "dim").row()
+    pinned, hidden = units.count(len(arrangement.pinned)), units.count(len(arrangement.hidden))
+    return builder.whole([(f"   {pinned} pinned", "value"), (f"   {hidden} hidden", "dim")]).row()
 
 
 def _columns(snapshot: Snapshot) -> Sequence[Column[ArrangedRow]]:

@@ -443,7 +443,8 @@ class GridPage(RunsChartPage):
 
     def _title(self, moment: Moment, shown: int, width: int) -> Row:
         builder = RowBuilder(width, moment.glyphs).add(" CHARTS", "title")
-        builder.add(f"  {self._at + 1}–{self._at + shown} of {self._number}", "value")
+        to = f"–{self._at + shown}" if shown > 1 else ""
+        builder.add(f"  {self._at + 1}{to} of {self._number}", "value")
         builder.add(f"   {self._shape.columns} × {self._shape.rows}", "dim")
         zoom = self.shown(moment)
         if zoom is not None:

@@ -282,20 +282,20 @@ def _paint_title(
     told = [(states[one], glyphs.states[one], one.value, STATE_ROLES[one]) for one in _BROKEN]
     told += [(levels[one], glyphs.levels[one], one.word, LEVEL_ROLES[one]) for one in (Level.CRIT, Level.WARN)]
     told.append((states[RunState.LIVE], glyphs.states[RunState.LIVE], "live", "live"))
-    for number, sign, word, role in told:
-        builder.add(f"   {sign} {units.count(number)} {word}" if number else "", role)
-    builder.add(f"   {units.count(dropped)} lost not listed" if dropped else "", "dim")
+    parts = [(f"   {sign} {units.count(number)} {word}", role) for number, sign, word, role in told if number]
+    if dropped:
+        parts.append((f"   {units.count(dropped)} lost not listed", "dim"))
     read, judged = (sum(one.loading is None for one in entries), sum(one.is_judged for one in entries))
     if read < len(entries):
-        builder.add(f"   read {units.count(read)} of {units.count(len(entries))}", "dim")
+        parts.append((f"   read {units.count(read)} of {units.count(len(entries))}", "dim"))
     elif judged < len(entries):
-        builder.add(f"   judged {units.count(judged)} of {units.count(len(entries))}", "dim")
+        parts.append((f"   judged {units.count(judged)} of {units.count(len(entries))}", "dim"))
     if top:
-        builder.add(f"   {glyphs.rise} {units.count(top)} above", "dim")
+        parts.append((f"   {glyphs.rise} {units.count(top)} above", "dim"))
     hidden = len(entries) - top - room
     if hidden > 0:
-        builder.add(f"   {glyphs.fall} {units.count(hidden)} below", "dim")
-    return builder.row()
+        parts.append((f"   {glyphs.fall} {units.count(hidden)} below", "dim"))
+    return builder.whole(parts).row()
 
 
 def _paint_verdict(entry: RunEntry, cells: int) -> Line:
