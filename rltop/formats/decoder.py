@@ -58,13 +58,23 @@ def stuck_after(usual_s: float | None, longest_s: float) -> float:
     return max(longest_s, NO_USUAL_S if usual_s is None else max(STUCK * usual_s, STUCK_FLOOR_S))
 
 
-def ended_after(usual_s: float | None, *, is_midway: bool) -> float:
+def is_due(step: int | None, stride: int, total: int | None) -> bool | None:
+    """Whether a row `stride` steps after the newest one is within the planned number; None if that is not known.
+
+    The last of 1,624 steps is in no row if every twentieth is logged.
+    """
+    return None if total is None else (step or 0) + stride <= total
+
+
+def ended_after(usual_s: float | None, *, is_due: bool | None) -> float:
     """Seconds of silence until a job counts as ended rather than hung, if nothing explains the silence.
 
     Args:
-        is_midway: a phase is open, or the last step has not been reached.
+        is_due: a phase is open, or another row is due; None if that is not known.
     """
-    return GONE_S if is_midway else max(ENDED_S, 2.0 * STUCK * (usual_s or 0.0))
+    if is_due is None:
+        return max(ENDED_S, 2.0 * STUCK * (usual_s or 0.0))
+    return GONE_S if is_due else 0.0
 
 
 class Decoder:

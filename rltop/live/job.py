@@ -69,9 +69,10 @@ def gathered(
         dead = next((each for each in where.ranks if each.state == "dead"), None)
         where = where if dead is None else where._replace(cause=f"{_of(dead)} died: {dead.cause}")
     is_told_by_files = where.source == where.log and where.cause is None and not facts.jobs
-    still_s, ends_s = now_s - (where.moved_s or 0.0), ended_after(where.usual_s, is_midway=where.is_midway)
+    still_s, ends_s = now_s - (where.moved_s or 0.0), ended_after(where.usual_s, is_due=where.is_due)
     if where.state == "stuck" and is_told_by_files and still_s >= ends_s:
-        where = where._replace(state="ended", since=where.moved_s, unusual=False)
+        cause = "no further row was due" if where.is_due is False else None
+        where = where._replace(state="ended", since=where.moved_s, unusual=False, cause=cause)
     return where
 
 
@@ -122,7 +123,7 @@ def _with_job(where: JobStatus, jobs: Sequence[Job], now_s: float, checkpoint: i
     if gone is None or where.state not in ("stuck", "unknown"):
         return where
     # Without a known total or phase, nobody can tell whether the job was done.
-    return where._replace(state="dead" if where.is_midway else "unknown", cause=where.cause or gone.reason)
+    return where._replace(state="dead" if where.is_due else "unknown", cause=where.cause or gone.reason)
 
 
 def limit_words(where: JobStatus, ends_s: float | None, now_s: float, checkpoint: int | None = None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rltop import units
 from rltop.formats.console.failures import is_interruption, ranges
-from rltop.formats.decoder import stuck_after
+from rltop.formats.decoder import is_due, stuck_after
 from rltop.live.lines import words_of
 from rltop.live.phases import LONG_STEP, Failure, Phase, Phases
 from rltop.live.probe import NO_FACTS, Device, Facts, InferenceEngine, Process, Silence
@@ -54,6 +54,7 @@ class JobStatus(NamedTuple):
     accuracy_s: float | None = None
     source: str = ""
     step: int | None = None
+    stride: int = 1
     moved_s: float | None = None
     ranks: Sequence[Process] = ()
     engines: Sequence[InferenceEngine] = ()
@@ -76,9 +77,9 @@ class JobStatus(NamedTuple):
         return self.state in ("dead", "interrupted")
 
     @property
-    def is_midway(self) -> bool:
-        """Whether it is known to be in a phase, or short of its last step."""
-        return self.phase is not None or (self.total is not None and (self.step or 0) < self.total)
+    def is_due(self) -> bool | None:
+        """Whether it is known to be in a phase, or another step is to come; None if neither is known."""
+        return True if self.phase is not None else is_due(self.step, self.stride, self.total)
 
 
 def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "") -> JobStatus:
@@ -133,6 +134,7 @@ def _judged(phases: Phases, now_s: float) -> JobStatus:
     about = JobStatus(
         "running",
         step=phases.step,
+        stride=phases.stride,
         moved_s=phases.moved_s,
         total=phases.total,
         step_s=usual_s(phases, ""),

@@ -118,6 +118,7 @@ class Phases:
         moved_s: time of the last progress, or None.
         stepped_s: when the last step ended, or None.
         step: the newest one that has ended, or None.
+        stride: distance of the newest two that were reported, as in `Stream.stride`.
         total: steps of the run, or None.
         failure: see `Failure`; None once there is progress.
         finished_s: when the job reported that it was done, or None.
@@ -131,12 +132,14 @@ class Phases:
     moved_s: float | None = None
     stepped_s: float | None = None
     step: int | None = None
+    stride: int = 1
     total: int | None = None
     failure: Failure | None = None
     finished_s: float | None = None
     periods: set[int] = field(default_factory=set)
     _last: int | None = None
     """Number of the last step or generation, if they are numbered from 0."""
+    _is_from_0: bool = False
     _trained: int | None = None
     """The newest trained generation, if these are counted in addition to steps."""
     _steps: int = 0
@@ -281,6 +284,9 @@ class Phases:
             self._leave(event)
         for phase in [each for each in self.open.values() if self._steps - each.at_step >= _STALE_STEPS]:
             self.open.pop((phase.process, phase.name), None)
+        self._is_from_0 = self._is_from_0 or event.step == 0
+        if event.step is not None and self.step is not None:
+            self.stride = max(1, event.step - self.step) + self._is_from_0
         self.step = event.step if event.step is not None else None if self.step is None else self.step + 1
         self._move(event)
         is_last = self._trained is None and self.step == self._last

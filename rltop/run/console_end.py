@@ -100,6 +100,7 @@ class SilentRun(NamedTuple):
     """A run that has become silent; its log may have last been written up to `slack_s` before its newest row.
 
     Attributes:
+        stride: distance of its newest two rows, see `Stream.stride`.
         newest: its newest rows.
         timed: (step, time) of the newest rows; without times, computed from step durations.
         came_s: when the newest row arrived, seconds since the epoch, or None.
@@ -113,6 +114,7 @@ class SilentRun(NamedTuple):
     log: str
     rows: int
     last_step: int | None
+    stride: int
     newest_s: float | None
     slack_s: float
     newest: Sequence[Mapping[str, float]] = ()
@@ -138,7 +140,7 @@ def silent_run(run: Run, log: str = "") -> SilentRun:
             timed.insert(0, (step, back_s))
             back_s -= gap_s
     return SilentRun(
-        run.path.raw, log, stream.rows, stream.last_step, newest_s, slack_s, timed=timed, came_s=came_s,
+        run.path.raw, log, stream.rows, stream.last_step, stream.stride, newest_s, slack_s, timed=timed, came_s=came_s,
         total=stream.total_steps, restarts={*stream.restarts, *([] if rules is None else rules.liveness.resumed)},
         is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
         newest=[stream.row(step) for step in stream.steps(last=_COMPARED)],

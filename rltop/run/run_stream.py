@@ -16,7 +16,7 @@ from rltop.catalog.metrics import NO_RANGES, Ranges
 from rltop.clock import Clock
 from rltop.errors import DecodeError, SourceError, cannot_read
 from rltop.files import Worker
-from rltop.formats.decoder import FATAL_S, ended_after, stuck_after
+from rltop.formats.decoder import FATAL_S, ended_after, is_due, stuck_after
 from rltop.formats.kinds import AutoDecoder, Kind
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.run.past import standing_at, worst_first
@@ -617,8 +617,8 @@ class RunStream:
         liveness, stream = shown.rules.liveness, self.stream
         (usual_s, longest_s), total = self._pace, stream.total_steps
         if age_s > stuck_after(usual_s, longest_s) + self.lag_s:
-            is_midway = total is not None and (stream.last_step or 0) < total
-            return RunState.STUCK if age_s < ended_after(usual_s, is_midway=is_midway) else RunState.ENDED
+            ends_s = ended_after(usual_s, is_due=is_due(stream.last_step, stream.stride, total))
+            return RunState.STUCK if age_s < ends_s else RunState.ENDED
         quiet_s = liveness.silence(self.lag_s).quiet_s if liveness.knows_pace else UNJUDGED_LIVE_S
         return RunState.QUIET if age_s > quiet_s else RunState.LIVE
 

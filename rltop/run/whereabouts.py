@@ -67,7 +67,8 @@ def events_of_rows(run: SilentRun, after: int | None = None) -> list[PhaseEvent]
         for event in ([each._replace(act=Act.RESUME), each] if each.step in run.restarts else [each])
     ]
     if run.last_step is not None and run.came_s is not None and (not events or events[-1].step != run.last_step):
-        events += rows([(run.last_step, run.came_s)], run.total)
+        before = [] if events else [run.last_step - run.stride]
+        events += rows([(step, run.came_s) for step in (*before, run.last_step)], run.total)
     return events
 
 

@@ -443,6 +443,12 @@ class Stream:
         return self.segments[-1].last_step if self.segments else None
 
     @property
+    def stride(self) -> int:
+        """Distance of the newest two rows in steps; one more if steps begin at 0: the last is then below the total."""
+        newest = self.steps(last=2)
+        return max(1, newest[-1] - newest[0] if newest else 0) + (self.first_step == 0)
+
+    @property
     def restarts(self) -> tuple[int, ...]:
         """The first step of every segment but the first, oldest first."""
         return (*self._joined_restarts, *(s.first_step for s in self.segments[1:] if s.first_step is not None))

@@ -109,24 +109,29 @@ def test_a_file_that_is_read_once_says_what_where_says_however_long_ago(case: di
 
 
 @each_row(
-    ("key", "steps_s", "total", "expected"),
+    ("key", "steps_s", "steps", "total", "expected"),
     [
-        ("time", 30.0, None, "running running stuck stuck ended ended ended"),
-        ("time", 30.0, 99, "running running stuck stuck stuck stuck ended"),
-        ("timing_s/step", 30.0, None, "running running stuck stuck ended ended ended"),
-        ("timing_s/step", 3_600.0, None, "running running running running running ended ended"),
-        ("", None, None, "running running running stuck ended ended ended"),
-        ("", None, 99, "running running running stuck stuck stuck ended"),
+        ("time", 30.0, range(1, 41), None, "running running stuck stuck ended ended ended"),
+        ("time", 30.0, range(1, 41), 99, "running running stuck stuck stuck stuck ended"),
+        ("timing_s/step", 30.0, range(1, 41), None, "running running stuck stuck ended ended ended"),
+        ("timing_s/step", 3_600.0, range(1, 41), None, "running running running running running ended ended"),
+        ("", None, range(1, 41), None, "running running running stuck ended ended ended"),
+        ("", None, range(1, 41), 99, "running running running stuck stuck stuck ended"),
+        # No row is due: every tenth step is logged; or the last of 400 is number 399.
+        ("time", 30.0, range(10, 410, 10), 409, "running running ended ended ended ended ended"),
+        ("time", 30.0, range(10, 410, 10), 410, "running running stuck stuck stuck stuck ended"),
+        ("", None, range(10, 410, 10), 409, "running running running ended ended ended ended"),
+        ("time", 30.0, range(0, 400, 10), 400, "running running ended ended ended ended ended"),
     ],
 )
 def test_rows_that_stop_are_judged_alike_by_where_by_what_is_printed_and_on_the_screen(
-    key: str, steps_s: float | None, total: int | None, expected: str, tmp_path: Path
+    key: str, steps_s: float | None, steps: range, total: int | None, expected: str, tmp_path: Path
 ) -> None:
     end_s, metrics = 1_787_190_000.0, tmp_path / "metrics.jsonl"
     rows = [
-        {"step": n, "actor/pg_loss": 0.5}
-        | ({key: end_s - steps_s * (40 - n) if key == "time" else steps_s} if key else {})
-        for n in range(1, 41)
+        {"step": step, "actor/pg_loss": 0.5}
+        | ({key: end_s - steps_s * (39 - i) if key == "time" else steps_s} if key else {})
+        for i, step in enumerate(steps)
     ]
     metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     os.utime(metrics, (end_s, end_s))
