@@ -62,11 +62,26 @@ class _Kind(State):
     crept = creep_line = 0.0
 
 
+_BLAMED = "blamed"
 _UPDATES = ("loss", "policy_loss", "grad_norm")
 _IDLE, _TOLD = 3, 6
 _MIXED, _FEW, _TRAINS = 2, 3, 1.1
 """Records, the first with training in it included, within which steps must become longer for training to be the cause;
 values needed for a median of steps with training, so that a slowdown right after is seen; and how much longer."""
+
+
+def _blaming(kind: _Kind, finding: Finding) -> Finding:
+    """The finding with the stage that grew most, if that explains it: seconds, those at the start and their steps."""
+    found, most = finding, _EXPLAINS * (finding.value - (finding.baseline or 0.0))
+    for name in kind.recent[-1]:
+        lately = [stages[name] for stages in kind.recent if name in stages][-5:]
+        if max(lately) < most or not (then := [one for one in kind.head[3:] if name in one.stages]):
+            continue
+        before, after = median_of([one.stages[name] for one in then]), median_of(lately)
+        if after - before >= most:
+            most = after - before
+            found = finding._replace(extra=(after, before, then[0].step, then[-1].step), words=(_BLAMED, name))
+    return found
 
 
 class StepSlower(Detector):
@@ -79,7 +94,6 @@ class StepSlower(Detector):
     kinds = [_Kind(), _Kind()]
     work, untrained = Work(), Window(_RECENT)
     has_begun = False
-    slow: tuple[Sequence[Observation], Sequence[Mapping[str, float]]] = ((), ())
     idle = left_to_tell = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -162,27 +176,12 @@ class StepSlower(Detector):
             factor = seconds / base * known / now
             return Finding(INFO, seconds, base, thresholds["warn"] * base, (factor,), ("longer",))
         start.skip_value()
-        self.slow = (tuple(kind.head), tuple(kind.recent))
-        return Finding(WARN, seconds, base, warn * base)
+        return _blaming(kind, Finding(WARN, seconds, base, warn * base))
 
     def _line(self, usual: Frozen) -> float:
         """Upper limit of seconds per token within the run's own noise."""
         factor = max(self.thresholds["per_token"], min(_MOST_PACE, usual.factor(_PACE_SIGMAS)))
         return 0.0 if usual.value is None else factor * usual.value
-
-    def _blame(self, finding: Finding) -> tuple[str, float, float]:
-        """The stage that grew most, if it explains the slowdown: its name, seconds now, seconds at the start."""
-        head, recent = self.slow
-        found = ("", 0.0, 0.0)
-        for name in recent[-1] if head and recent else ():
-            then = [one.stages[name] for one in head[3:] if name in one.stages]
-            lately = [stages[name] for stages in recent if name in stages][-5:]
-            if then and lately:
-                before, after = median_of(then), median_of(lately)
-                if after - before > found[1] - found[2]:
-                    found = (name, after, before)
-        is_told = found[1] - found[2] >= _EXPLAINS * (finding.value - (finding.baseline or 0.0))
-        return found if is_told else ("", 0.0, 0.0)
 
     def headline(self, finding: Finding) -> str:
         base = finding.baseline or 0.0
@@ -190,26 +189,25 @@ class StepSlower(Detector):
         if finding.words == ("longer",):
             by = f"{self.work.word} {number(finding.extra[0])}×"
             return f"step time {duration(base)} → {now}: {by}, time per token unchanged"
-        if finding.words:
+        if finding.words == ("training",):
             return f"step time {duration(base)} → {now} since training began: the new baseline"
         if finding.value <= (finding.threshold or 0.0):
             by = f"{percent(finding.value / base - 1.0)} above the baseline ({duration(base)})"
             return f"step time slightly up over many steps: now {now}, {by}"
         text = f"step time {duration(base)} → {now}"
-        name, after, before = self._blame(finding)
-        if not name:
+        if not finding.words:
             return text
-        rise = finding.value - base
-        grown = min(after - before, rise)  # that of the newest steps may be more by now
-        return f"{text}; {name} accounts for +{duration(grown)} ({grown / rise * 100:.0f} %)"
+        rise, (after, before, *_) = finding.value - base, finding.extra
+        grown = min(after - before, rise)  # the median of some steps may be more
+        return f"{text}; {finding.words[1]} accounts for +{duration(grown)} ({grown / rise * 100:.0f} %)"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        name, after, before = self._blame(finding)
-        if not name or finding.level is INFO:
-            return names.of(finding)
-        steps = [one.step for one in self.slow[0][3:] if name in one.stages]
-        was = Evidence(f"{name}, baseline", before, Unit.SECONDS, (steps[0], steps[-1]))
-        return (*names.of(finding), Evidence(f"{name} now", after, Unit.SECONDS), was)
+        found = names.of(finding)
+        if _BLAMED not in finding.words:
+            return found
+        (after, before, first, last), name = finding.extra, finding.words[1]
+        was = Evidence(f"{name}, baseline", before, Unit.SECONDS, (int(first), int(last)))
+        return (*found, Evidence(name, after, Unit.SECONDS), was)
 
 
 class ThroughputDrop(Detector):

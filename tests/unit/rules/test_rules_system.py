@@ -39,7 +39,7 @@ def test_p1_names_the_stage_that_grew() -> None:
     assert (event.record, event.level) == (64, Level.WARN)
     assert "gen accounts for +" in event.message
     verdict = next(v for v in engine.verdicts if v.rule == "P1")
-    assert {e.name for e in verdict.evidence} >= {"step time", "baseline", "gen now", "gen, baseline"}
+    assert {e.name for e in verdict.evidence} >= {"step time", "baseline", "gen", "gen, baseline"}
 
 
 def test_p1_names_no_stage_that_grew_by_more_than_the_step() -> None:
@@ -52,6 +52,22 @@ def test_p1_names_no_stage_that_grew_by_more_than_the_step() -> None:
     verdict = next(v for v in engine.verdicts if v.rule == "P1")
     share = re.search(r"gen accounts for .* \((\d+) %\)", verdict.headline)
     assert share is not None and int(share[1]) <= 100, verdict.headline
+
+
+def test_p1_names_the_share_of_the_steps_whose_time_it_names() -> None:
+    grown = lambda r: 90.0 if 60 <= r < 70 else 15.0 if r >= 70 else 0.0  # noqa: E731
+    engine = play(
+        120,
+        time_step=lambda r: noisy(40.0 + grown(r), 0.01)(r),
+        stages=lambda r: stages(r, gen=30.0 + grown(r)),
+    )
+    (verdict,) = [one for one in engine.verdicts if one.rule == "P1"]
+    said = r"step time 4.\.. s → 1.. s; gen accounts for \+(8|9).\.. s \((9.|100) %\); step time now 5.\.. s"
+    assert re.fullmatch(said, verdict.headline), verdict.headline
+    before, after = [
+        next(one.value for one in verdict.evidence if one.name == name) for name in ("gen, baseline", "gen")
+    ]
+    assert before == pytest.approx(30.0, rel=0.05) and after == pytest.approx(120.0, rel=0.05)
 
 
 def test_p1_trap_a_slow_step_does_not_become_the_usual_one() -> None:
