@@ -389,7 +389,8 @@ class AlertState(Cloned):
     ) -> Event | None:
         """Begin anew where it came back from a lull, once it has lasted longer from there than ever before."""
         is_as_bad = min(established, finding.level) >= max(WARN, self.level)
-        if not is_as_bad or self._bad_at - place[0] <= _LONGER * self._stretch:
+        is_dated = self.detector.since == (self.since_record, self.since_step)
+        if not is_as_bad or is_dated or self._bad_at - place[0] <= _LONGER * self._stretch:
             return None
         (self.since_record, self.since_step), self._returned, self.earlier = place, None, None
         self.finding, self.finding_record = finding, context.observation.record

@@ -80,8 +80,8 @@ class NonFiniteValue(Detector):
     skipped_at = -math.inf
     record = 0
     has_completions, of_evaluation = False, QUIET
-    stretch: tuple[str, int, int, int] = ("", 0, 0, 0)
-    """What is said of the newest stretch of records, its first step and record, and of how many of them."""
+    stretches: dict[str, tuple[tuple[int, int], int, int]] = {}
+    """Of each thing said since the alert began: the first (record, step), the training record, how often."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -90,7 +90,7 @@ class NonFiniteValue(Detector):
 
     def detect(self, context: RuleContext) -> Finding | None:
         """A record without marks takes little more than one dictionary look-up."""
-        marks, values, record = context.observation.nonfinite, context.values, context.record
+        marks, values, record, self.since = context.observation.nonfinite, context.values, context.record, None
         if record <= _LEARNING_RECORDS or record % _LEARNING_STRIDE == 0:
             self.has_completions = self.has_completions or "response_len_mean" in values
             self.unseen.difference_update([name for name in self.unseen if name in values])
@@ -99,7 +99,8 @@ class NonFiniteValue(Detector):
         if self.often.bits or "grad_norm" in marks:
             self.often.push("grad_norm" in marks)
         if not marks:
-            self.stretch = self.stretch if self.holds >= INFO else ("", 0, 0, 0)
+            if self.holds < INFO:
+                self.stretches.clear()
             self.null_streaks.clear()
             if self.loss_like.streaks:
                 self.loss_like.note_marks(marks)
@@ -111,7 +112,7 @@ class NonFiniteValue(Detector):
             return None
         kind = marks.get("grad_norm")
         if kind is not None and values.get("loss") == 0.0:
-            return Finding(CRIT, 1.0, words=(self._steps(context, "masked"), "masked", kind.word))
+            return self._finding(context, CRIT, "masked", kind.word)
         levels = {name: self._level(name, kind) for name, kind in marks.items()}
         nulls = [name for name, kind in marks.items() if kind is NonFinite.NULL]
         self.null_streaks = {name: self.null_streaks.get(name, 0) + 1 for name in nulls}
@@ -123,21 +124,19 @@ class NonFiniteValue(Detector):
         if level < WARN and (self.of_evaluation is not QUIET or "grad_norm" not in ranked):
             return self.of_evaluation
         if self._is_skipped(context, marks):
-            return Finding(INFO, 1.0, words=(self._steps(context, "skipped"), "skipped"))
+            return self._finding(context, INFO, "skipped")
         ranked += [name for name, one in levels.items() if one >= WARN and name not in ranked]
-        words = [f"{name} is {marks[name].word}" for name in ranked]
-        found = Finding(level, float(len(marks)), words=(self._steps(context, *words[:1]), *words))
+        found = self._finding(context, level, *[f"{name} is {marks[name].word}" for name in ranked])
         self.of_evaluation = found if levels.get("val_loss") is level is WARN else QUIET
         return found
 
-    def _steps(self, context: RuleContext, said: str = "") -> str:
+    def _finding(self, context: RuleContext, level: Level, said: str, *others: str) -> Finding:
         step, record = context.observation.step, self.record
-        before, first, began, count = self.stretch
-        if said != before:
-            first, began, count = step, record, 0
-        self.stretch = said, first, began, count + 1
+        self.since, began, count = self.stretches.get(said, (context.place, record, 0))
+        self.stretches[said], first = (self.since, began, count + 1), self.since[1]
         some = "" if (held := record - began) == count else f" ({count + 1} of {held + 1} records)"
-        return f"step {step:,}" if first == step else f"steps {first:,}–{step:,}{some}"
+        steps = f"step {step:,}" if first == step else f"steps {first:,}–{step:,}{some}"
+        return Finding(level, count + 1.0, words=(steps, said, *others))
 
     def _is_skipped(self, context: RuleContext, marks: Mapping[str, NonFinite]) -> bool:
         """Whether mixed precision skipped this step, the first in ten records: it changed no weight."""

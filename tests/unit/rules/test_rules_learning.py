@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from observations import (
     alarms,
@@ -49,6 +50,27 @@ def test_l1_a_nan_in_every_second_record_is_as_bad_as_one_that_lasts() -> None:
     assert (verdict.headline, verdict.since_step) == ("grad_norm is NaN at steps 30–60 (16 of 31 records)", 30)
     apart = play(90, loss=lambda r: NonFinite.NAN if r in {20, 21} or r >= 80 else 0.5)
     assert [(one.headline, one.since_step) for one in apart.verdicts] == [("loss is NaN at steps 80–90", 80)]
+
+
+def _nan(at: Iterable[int], name: str = "loss") -> dict[str, Any]:
+    return {name: lambda record: NonFinite.NAN if record in set(at) else 0.5}
+
+
+def test_l1_counts_from_its_start_where_a_nan_comes_and_goes() -> None:
+    third = play(150, **_nan(range(1, 151, 3), "grad_norm"))
+    again = play(120, **_nan([20, *range(30, 34), *range(40, 100), 110]))
+    for engine in (third, again):
+        (verdict,) = [one for one in engine.verdicts if one.rule == "L1"]
+        told = [event.since_step for event in engine.events if event.rule == "L1"]
+        assert f" at steps {verdict.since_step}–" in verdict.headline and told[-1] == verdict.since_step
+    assert {event.since_step for event in third.events if event.rule == "L1"} == {1}
+    (verdict,) = [one for one in third.verdicts if one.rule == "L1"]
+    assert [(one.name, one.value) for one in verdict.evidence] == [("records with it", 50.0)]
+    assert "(50 of 148 records)" in verdict.headline
+    assert verdict.advice is not None and verdict.advice.text.endswith("end the run if it comes again")
+    both = play(60, **_nan(range(31, 61, 2)), **_nan(range(32, 61, 2), "entropy"))
+    (verdict,) = [one for one in both.verdicts if one.rule == "L1"]
+    assert (verdict.headline, verdict.since_step) == ("entropy is NaN at steps 32–60 (15 of 29 records)", 31)
 
 
 def test_l1_trap_fp16_overflows_in_the_first_steps_while_it_looks_for_its_scale() -> None:
