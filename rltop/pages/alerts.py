@@ -497,7 +497,7 @@ def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Colum
             "step", lambda one: (units.step(one.event.step), "cursor" if one.is_here else "value"), least=_LEAST_STEP,
             sort=lambda one: one.event.step,
         ),
-        Column("rule", lambda one: (one.event.rule, "dim"), Fit.NAME, least=3, sort=lambda one: one.event.rule),
+        Column("rule", lambda one: (one.event.rule, "dim"), Fit.NAME, least=4, sort=lambda one: one.event.rule),
         *((family,) if has_family else ()),
         Column(
             "event", lambda one: (_event_word(one.event), one.role), least=9, priority=1, is_right=False,

@@ -522,7 +522,7 @@ class MetricTable:
         now = max(self._fitted(row, cells).newest for row in self._shown) // 2 + 1
         rule = min(now, cells) - cell_width(what) - cell_width(end) - 4
         if rule <= 0:
-            return (Piece(clip(what, cells), "dim"),)
+            return (Piece(clip(what if cell_width(what) <= cells else what.rpartition(" ")[2], cells), "dim"),)
         key = self._colours(rule - 3)
         rule -= sum(cell_width(piece.text) for piece in key)
         before = rule - rule // 2

@@ -226,7 +226,7 @@ def _paint_title(snapshot: Snapshot, timeline: Timeline, width: int, glyphs: Gly
         parts.append(f"matching {Label.of(wanted.text.strip()).display!r}")
     shown = ", ".join(parts) if parts else "all families, all levels"
     builder.add("   ").add(shown, "note" if parts else "dim")
-    return builder.add(keys.clause("back", "   {} clears the filter") if parts else "", "dim").row()
+    return builder.whole([(keys.clause("back", "   {} clears the filter") if parts else "", "dim")]).row()
 
 
 class _Axis:
