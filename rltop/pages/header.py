@@ -16,6 +16,7 @@ from rltop.pages.stages import PACE_STEPS, TimingView, at_present_pace, build_ti
 from rltop.regex import regex
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.rows import Piece, Row, RowBuilder, Target, TargetKind, clip, labelled_rows, text_row, text_rows
+from rltop.run.places import TORCHRUN
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median_of
 from rltop.structs import NamedTuple
@@ -519,7 +520,10 @@ def ending_words(snapshot: Snapshot) -> str:
     else:
         when = f"error logged after the {'last' if state is RunState.FINISHED else 'newest'} step"
     text = f"{when}: {snapshot.source.failure.raw.rstrip('.')}"
-    return f"{text} ({PurePath(log).name})" if log else text
+    path = PurePath(log)
+    # torchrun calls the log of every rank the same.
+    of_rank = f"{path.parent.name}/" if TORCHRUN.match(path.parent.parent.name) else ""
+    return f"{text} ({of_rank}{path.name})" if log else text
 
 
 def freshness(snapshot: Snapshot) -> str:

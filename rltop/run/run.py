@@ -18,6 +18,7 @@ from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.model.table_rows import log_of
 from rltop.run.past import LIVENESS_RULE, standing_at, step_at_same_time, verdicts_of_stream, worst_first
 from rltop.run.pipeline import Budget
+from rltop.run.places import RANK_LOG
 from rltop.run.preferences import NO_GOAL, NO_RULES, Goal, OwnRules
 from rltop.run.run_stream import RunStream
 from rltop.sources.events import TailState
@@ -318,9 +319,14 @@ class Run:
 
     @property
     def _job_goes_on(self) -> bool:
-        """Whether the followed job, from the log of `failure`, shows that the error was caught."""
-        job = None if self.whereabouts is None else self.whereabouts.source_status()
-        return job is not None and job.state in ("running", "stuck") and job.log in (self.failure_log, self.path.raw)
+        """Whether the followed job, from the log of `failure`, shows that the error was caught.
+
+        The log of one rank shows nothing of an error in that of another.
+        """
+        job, log = None if self.whereabouts is None else self.whereabouts.source_status(), self.failure_log
+        if job is None or job.state not in ("running", "stuck"):
+            return False
+        return job.log == log or (job.log == self.path.raw and RANK_LOG.search(log) is None)
 
     @property
     def behind_bytes(self) -> int:

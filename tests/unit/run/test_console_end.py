@@ -13,7 +13,7 @@ from tables import each_row
 
 from rltop.cli import main
 from rltop.cli.open_session import direct, read_whole, runs_of
-from rltop.clock import FakeClock
+from rltop.clock import Clock, FakeClock
 from rltop.config import Config, load
 from rltop.live.job import read_job_status
 from rltop.model import Level, RunState
@@ -108,6 +108,17 @@ def test_the_folders_that_torchrun_makes_for_its_ranks_are_one_run_for_each_atte
     assert (run.state, run.failure.raw) == (RunState.DIED, OOM)
     assert run.failure_log == f"{folder}/2/stderr.log" and later.state is not RunState.DIED
     assert main(["where", str(folder)]) == 1 and OOM in capsys.readouterr().out
+    assert build_overview(Snapshot(run)).sentence.text.raw == f"died after step 79: {OOM} (2/stderr.log)"
+    session = Session([first], direct(Clock()), Clock())
+    session.follow_job(session.runs[0])
+    for _ in range(200):
+        session.step(10.0)
+        session.look_for_endings()
+        if session.runs[0].state is RunState.DIED:
+            break
+        time.sleep(0.05)
+    session.close()
+    assert session.runs[0].state is RunState.DIED, "although its own log tells of no error"
 
 
 def test_a_fault_in_what_else_is_beside_the_metrics_leaves_the_logs_last_word(
