@@ -409,6 +409,54 @@ class _Waiting:
     is_training: bool
 
 
+_ALIKE, _MAX_HELD = 8, 64
+"""Rows of the same names after which the rows of a log without any step are numbered, and among how many they must be.
+At least two names, one of them of the update: other numbers may be those of samples.
+"""
+_OF_UPDATE = regex(r"loss|kl|grad|entropy", re.IGNORECASE)
+
+
+class _Unnumbered:
+    """Rows of a log in which nothing has a step: one step for each row of the names that were repeated first.
+
+    Other rows belong to the next of these if they come before the first, else to the one before.
+    """
+
+    def __init__(self) -> None:
+        self.step = self.rows = 0
+        self._names: tuple[str, ...] = ()
+        self._held: deque[LineMetrics] = deque(maxlen=_MAX_HELD)
+        self._earlier: set[tuple[str, ...]] = set()
+        self._next: Row = {}
+
+    def take(self, found: LineMetrics) -> list[LineMetrics]:
+        """Take a row; returns those that have a step now."""
+        if self._names:
+            return self._number(found)
+        names = tuple(found.row)
+        self._held.append(found)
+        is_of_update = len(names) > 1 and any(map(_OF_UPDATE.search, names))
+        if not is_of_update or sum([tuple(one.row) == names for one in self._held]) < _ALIKE:
+            return []
+        self._names, held = names, [*self._held]
+        all_names = [tuple(one.row) for one in held]
+        self._earlier = set(all_names[: all_names.index(names)])
+        self._held.clear()
+        return [row for one in held for row in self._number(one)]
+
+    def _number(self, found: LineMetrics) -> list[LineMetrics]:
+        names = tuple(found.row)
+        if names in self._earlier:
+            self._next |= found.row
+            return []
+        if names == self._names:
+            self.step += 1
+            found.row, self._next = self._next | found.row, {}
+        found.step = self.step
+        self.rows += 1
+        return [found]
+
+
 class ConsoleDecoder(Decoder):
     """Metric lines and tables of veRL, TRL, OpenRLHF, tinker, AReaL, Stable-Baselines3 and others in a console log.
 
@@ -464,6 +512,7 @@ class ConsoleDecoder(Decoder):
         """The newest row without a step, and the launcher prefix of its line."""
         self._stepless = self._remarks = 0
         """Lines that lack only a step, counted until the first row comes."""
+        self._unnumbered = _Unnumbered()
 
     @property
     def failure(self) -> str:
@@ -595,8 +644,9 @@ class ConsoleDecoder(Decoder):
         more = read_pairs(text, is_ended=hit.is_ended, is_rest=hit.part > 1) if may_go_on else None
         self._note_wrap(hit, text, all_found, is_read=bool(all_found or more))
         if more is None:
-            if not (all_found or self._row_count > self._stepless) and hit.kind & HitKind.METRIC and hit.is_ended:
-                self._note_stepless(text, hit.number)
+            has_rows = self._row_count - self._remarks - self._unnumbered.rows > self._stepless
+            if not (all_found or has_rows) and hit.kind & HitKind.METRIC and hit.is_ended:
+                self._note_stepless(text, hit, records)
             return
         if self._head is not None:
             self._has_loop_rows = True
@@ -646,15 +696,22 @@ class ConsoleDecoder(Decoder):
         self._stepless_row = front, dict(row)
         return False
 
-    def _note_stepless(self, text: str, number: int) -> None:
+    def _note_stepless(self, text: str, hit: Hit, records: list[Record]) -> None:
         found = read_stepless(text)
-        if found is not None:
+        if found is None:
+            if has_step_and_number(text) and not self._unnumbered.step:
+                self.counts.miss_form(strip_escapes(text).strip(), hit.number)
+            return
+        found.offset = hit.offset
+        numbered = self._unnumbered.take(found) if self.options.may_count_rows and not self.options.step_key else []
+        for row in numbered:
+            self._take_row(row, hit.number, records)
+        self.counts.numbered_rows += len(numbered)
+        if not self._unnumbered.step:
             self._stepless += 1
-            self.counts.miss_step(found.row, number)
+            self.counts.miss_step(found.row, hit.number)
             if self._stepless == 1:
                 self.counts.first_stepless += "; only the step is missing"
-        elif has_step_and_number(text):
-            self.counts.miss_form(strip_escapes(text).strip(), number)
 
     def _take_bar(self, line: bytes, records: list[Record]) -> None:
         bar = read_bar(without_prefix(plain(line.decode("utf-8", "replace"))))

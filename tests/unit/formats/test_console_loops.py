@@ -629,6 +629,26 @@ def test_validation_that_is_printed_over_several_lines_is_an_evaluation(front):
     assert rows(f"{front}'Final validation metrics: None'\n") == {}
 
 
+def test_rows_of_a_log_without_any_step_are_numbered():
+    """Eight rows of the same names show that they are rows; what stands between them belongs to one of them."""
+    line = "[Update 1/4] PolicyLoss={0}.5 KL=0.25 Adv(mean=0.0, std=1.0)\n"
+    text = "".join(f"  model: Mean reward: 0.{i}\n" + line.format(i) + f"val reward: 0.{i}\n" for i in range(9))
+    records, decoder = decode(text)
+    told = [(record.step, dict(zip(record.schema.keys, record.values, strict=True))) for record in records]
+    assert told[0] == (1, {"reward": 0.0, "PolicyLoss": 0.5, "KL": 0.25})
+    assert [step for step, row in told if "PolicyLoss" in row] == [*range(1, 10)]
+    assert [row["reward"] for _, row in told if len(row) == 3] == [i / 10 for i in range(9)]
+    assert decoder.counts.no_step_lines == 0 and decoder.counts.numbered_rows == len(records)
+    for size in (7, 100):
+        data, split = text.encode(), ConsoleDecoder()
+        again = [one for at in range(0, len(data), size) for one in split.feed(data[at : at + size], at, 0)]
+        assert [plain(one) for one in (*again, *split.finish())] == [plain(one) for one in records]
+    records, _ = decode(text + "step 1 | loss: 0.5\nstep 2 | loss: 0.5\n")
+    assert [record.step for record in records[-2:]] == [1, 2]
+    records, decoder = decode("reward: 0.5 | score: 1.0\n" * 30)
+    assert not records and decoder.counts.no_step_lines == 30, "samples"
+
+
 @each_row(
     ("line", "first"),
     [
@@ -640,8 +660,8 @@ def test_validation_that_is_printed_over_several_lines_is_an_evaluation(front):
     ],
 )
 def test_lines_that_lack_nothing_but_a_step_are_said_to(line, first):
-    records, decoder = decode("starting\n" + f"{line}\n" * 30)
-    assert not records and decoder.counts.no_step_lines == 30
+    records, decoder = decode("starting\n" + f"{line}\n" * 7)
+    assert not records and decoder.counts.no_step_lines == 7
     assert decoder.counts.first_stepless == f"{first}; only the step is missing"
     records, decoder = decode(f"{line}\nstep 1 | loss: 0.5\n{line}\n")
     assert records and (decoder.counts.no_step_lines, decoder.counts.first_stepless) == (0, "")
