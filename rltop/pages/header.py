@@ -318,7 +318,7 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         mean = view.downsampled
         place = f" {units.step(view.cursor)}" if mean is None else f"s {units.step(mean[0])}–{units.step(mean[1])}"
         pieces.append(Piece(f"at step{place}", "cursor"))
-        if level < 5:
+        if level < 5 and view.cursor <= view.step:  # a pause may show a step that a restart has gone back before
             pieces.append(Piece(f" of {units.step(view.step)}", "unit"))
         if view.downsampled is not None:
             pieces.append(Piece(" (mean)", "cursor"))

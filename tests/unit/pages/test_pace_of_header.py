@@ -253,6 +253,15 @@ def test_an_age_below_ten_seconds_has_no_second_blank_before_it(tmp_path: Path, 
     assert texts[0].index(view.state) == texts[1].index(view.state), "nothing moves"
 
 
+@pytest.mark.parametrize(("cursor", "said"), [(30, "at step 30 of 39"), (60, "at step 60   ")])
+def test_a_step_beyond_the_newest_is_not_one_of_them(tmp_path: Path, cursor: int, said: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"step": i, "loss": 0.5}) + "\n" for i in range(40)))
+    snapshot = Snapshot(run_of_rows(path, modified_s=BEGUN_S))
+    view = build_header(snapshot, build_timing(snapshot))._replace(cursor=cursor, name=Label.of("a"))
+    assert said in paint_header(view, 120, UNICODE).text
+
+
 def test_a_clock_time_of_another_year_says_the_year() -> None:
     def clock(month: int, day: int, year: int = 2026) -> str:
         return clock_text(datetime(year, month, day, 14, 32).timestamp(), datetime(2026, 11, 28, 9, 0).timestamp())
