@@ -495,7 +495,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         run = next((run for run in self.session.runs if run.path.raw == path), None)
         if run is not None:
             self.picked = path
-            self._followed = run
+            self._followed = self.session.first = run
             # Pages opened for another run may refer to keys that this one lacks.
             await self.switch_mode(self.DEFAULT_MODE)
             while len(self.screen_stack) > 1:

@@ -249,6 +249,7 @@ class Session:
         notifier: notified when feeds have data; one-shot feeds never do.
 
     Attributes:
+        first: of many runs the one to read before the others; None for any.
         dropped: how many lost runs are no longer listed.
     """
 
@@ -266,12 +267,13 @@ class Session:
         self._turn = 0
         self.take_rescan: Callable[[], Sequence[FoundRun] | None] = lambda: None
         self.left_out: Callable[[], Sequence[tuple[str, str]]] = tuple
+        self.first: Run | None = None
         self._found = list(found)
         self._wakings = 0
         self._heard, self._asks_at_s, self._tidies_at_s = -1, 0.0, 0.0
         self.dropped = 0
         self._active: Sequence[Run] = ()
-        # Of a crowd, those read to their end before: their new rows do not wait until the others have been read.
+        # Of a crowd, `first` and those read to their end before: they do not wait until the others have been read.
         self._followed: Sequence[Run] = ()
         self._latest: Run | None = None
         self._settings: SettingsReader | None = None
@@ -483,7 +485,9 @@ class Session:
         resting_s, active_s = (CROWD_REST_S, CROWD_ASK_S) if self.is_crowd else (ASK_S, 0.0)
         if self._latest in self._active:
             self._turn = self._active.index(self._latest)
-        self._followed = [run for run in self._active if run.has_caught_up] if self.is_crowd else ()
+        self._followed = (
+            [run for run in self._active if run.has_caught_up or run is self.first] if self.is_crowd else ()
+        )
         again_s = active_s if self._active else resting_s
         self._heard, self._asks_at_s = told, now + again_s
         return self._active

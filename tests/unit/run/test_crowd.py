@@ -130,6 +130,17 @@ def test_rows_of_a_live_run_do_not_wait_until_the_others_have_been_read(
         assert sum(run.has_caught_up for run in others) < 6
 
 
+def test_the_run_on_the_screen_is_read_before_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "CROWD", 1)
+    for number in range(12):
+        write_rows(tmp_path / str(number) / "metrics.jsonl", 1, 2_000)
+    written_long_ago(tmp_path)
+    with followed(tmp_path) as session:
+        shown = session.first = session.runs[-1]
+        step_until(session, lambda: shown.has_caught_up)
+        assert sum(run.has_caught_up for run in session.runs) < 6
+
+
 def test_a_folded_run_is_judged_again_with_other_mutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "CROWD", 0)
     path = write_rows(tmp_path / "a" / "metrics.jsonl", 1, 60)
