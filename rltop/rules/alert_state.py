@@ -437,13 +437,13 @@ class AlertState(Cloned):
             return self._leave(context, finding, established)
         if (record - self.since_record) % SETTLED_EVERY or self.is_waiting:
             return None
-        has_moved = standing.follow()
+        moved = standing.follow(context.recent)
         if excuse := excuse_of(self.spec, standing, context) if self.level > INFO else "":
             self._stand_at(INFO)
-        elif not has_moved:
+        elif moved is None:
             return None
         how = EventState.EASED if excuse else EventState.SETTLED
-        return self._event(context, how, self.level, standing.settled_words + excuse)
+        return self._event(context, how, self.level, standing.settled_words + (excuse or moved or ""))
 
     def _leave(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
         """Begin anew, no milder, for a metric that has left its settled level; a milder finding is no new alarm.

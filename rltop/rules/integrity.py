@@ -99,8 +99,7 @@ class NonFiniteValue(Detector):
         if self.often.bits or "grad_norm" in marks:
             self.often.push("grad_norm" in marks)
         if not marks:
-            if self.holds < INFO:
-                self.stretches.clear()
+            self.stretches = self.stretches if self.holds >= INFO else {}
             self.null_streaks.clear()
             if self.loss_like.streaks:
                 self.loss_like.note_marks(marks)

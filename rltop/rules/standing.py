@@ -464,11 +464,6 @@ class Departure(Standing):
         """At least three quarters of the newest twenty values are back; the others count as noise."""
         return len(self._values) == FLAT_VALUES and (self._inside & _NEWEST_FLAGS).bit_count() >= _MOSTLY
 
-    @property
-    def is_gone(self) -> bool:
-        """None of the newest 31 values is back."""
-        return self._count > SETTLED_AFTER and not self._inside
-
     def watch_again(self) -> None:
         """Start watching whether it leaves again; only values from now on count."""
         self._inside = _ALL_FLAGS
@@ -560,24 +555,30 @@ class Departure(Standing):
     def _distance(self, value: float) -> float:
         return abs(value - self.before.value)
 
-    def follow(self) -> bool:
-        """Update the settled level if the metric is flat again; returns whether it has come nearer to the frozen one.
+    def follow(self, recent: Sequence[Observation]) -> str | None:
+        """Update the settled level if the metric is flat again; returns what else to say if it has moved, else None.
 
-        Nearer means by more than a quarter of the way from the nearest settled level so far.
+        It has if it is nearer to the frozen one by more than a quarter of the way from the nearest settled level so
+        far, or has left the farthest one as in `leaves`.
         """
         if (settled := self.settled) is None:
-            return False
+            return None
         level, told = self.level, self.judged.sign * settled.value
         self._has_moved = not self._has_stayed(told)
         if not self._is_level(list(self._values)):
-            return False
+            return None
         self.settled = settled._replace(value=self.judged.sign * level)
+        if self._has_left(level, self._far):
+            self._far, read = level, self.judged.read
+            held = ((one.step, read(one)) for one in reversed(recent))
+            near = [at for at, one in held if one is not None and self._way(one, told) < self._way(one, level)]
+            return f"; {measure(settled.value, settled.unit)} until step {near[0]:,}" if near else ""
         self._far = max(self._far, level, key=self._distance)
         # An outward creep still counts from the first settled level; a wobble within the noise is no move.
         if self._distance(level) < self._distance(self._left) and not self._is_noise(self._left, level):
             self._left = level
         nearest, self._nearest = self._nearest, min(self._nearest, level, key=self._distance)
-        return self._is_nearer(level, nearest)
+        return "" if self._is_nearer(level, nearest) else None
 
     def _is_nearer(self, level: float, told: float) -> bool:
         return self._distance(level) < (1.0 - _ELSEWHERE) * self._distance(told)
@@ -587,13 +588,14 @@ class Departure(Standing):
 
         It has if it lies as far beyond that as the alert's line lies from the frozen level, or 2.5 times as high.
         """
-        value, level = median_of(self._newest(_OF_LEAVING)), self._left
+        return self._leaving.push(self._has_left(median_of(self._newest(_OF_LEAVING)), self._left))
+
+    def _has_left(self, value: float, level: float) -> bool:
         is_outward = (value > level) == (level > self.before.value)
         # By ratio alone, a metric close to 0 would leave its level again and again.
         is_far = abs(value - level) >= _FARTHER * abs(level - self.before.value)
         reach = min(self.reach, _AGAIN) if self.before.is_positive else self.reach
-        is_beyond = is_outward and is_far and self._way(value, level) >= reach
-        return self._leaving.push(is_beyond and not self._is_noise(value, level))
+        return is_outward and is_far and self._way(value, level) >= reach and not self._is_noise(value, level)
 
     def _is_noise(self, value: float, level: float) -> bool:
         """Whether a value is within the scatter of the newest ones around a level, by distance or by ratio."""
@@ -604,9 +606,8 @@ class Departure(Standing):
         apart = _log_distance(value, level) if is_ratio else math.inf
         if distance > _NOISY * (high - low) and not (is_ratio and apart <= _NOISY * _log_distance(high, low)):
             return False
-        if distance <= SPREADS * MAD_TO_SIGMA * mad_of(held):
-            return True
-        return is_ratio and apart <= SPREADS * MAD_TO_SIGMA * mad_of(list(map(math.log, held)))
+        sigmas = SPREADS * MAD_TO_SIGMA
+        return distance <= sigmas * mad_of(held) or (is_ratio and apart <= sigmas * mad_of(list(map(math.log, held))))
 
     def goes_on(self, earlier: Standing) -> bool:
         """Take over an earlier alert's onset if its frozen level, not its settled one, is still the reference."""

@@ -472,6 +472,25 @@ def test_what_is_graver_than_a_settled_alert_began_where_it_left() -> None:
     assert [(event.level, event.since_step) for event in events][-1] == (Level.CRIT, 251)
 
 
+@pytest.mark.parametrize(
+    ("metric", "levels"),
+    [("grad_norm", (0.25, 2.0, 5.6)), ("grad_norm", (0.25, 20.0, 90.0)), ("kl_ref", (0.004, 0.4, 1.2))],
+)
+def test_a_settled_metric_that_moves_on_is_told_where_its_rule_no_longer_finds_it(metric, levels) -> None:
+    values = [noisy(levels[(record >= 100) + (record >= 250)], 0.08)(record) for record in range(1, 351)]
+    engine = play(350, reward_mean=lambda r: noisy(0.3 + r / 1000, 0.02)(r), **{metric: values})
+    rule = "O11" if metric == "kl_ref" else "O1"
+    (event,) = [one for one in engine.events if one.step >= 240 and one.rule == rule]
+    (verdict,) = [one for one in engine.verdicts if one.rule == rule]
+    assert (event.state, event.level, event.since_step) == (EventState.SETTLED, verdict.level, verdict.since_step)
+    after, before, until = re.findall(r"→ ([\d.]+).* since step 100; ([\d.]+).* until step (\d+)", event.message)[0]
+    assert (float(before), float(after), until) == (
+        pytest.approx(levels[1], rel=0.1),
+        pytest.approx(levels[2], rel=0.1),
+        "249",
+    )
+
+
 def test_steps_that_slow_down_twice_have_one_start() -> None:
     times = [noisy(36.0 if record < 100 else 56.0 if record < 250 else 96.0, 0.01)(record) for record in range(400)]
     engine = play(400, time_step=times, throughput=[46_000 / one for one in times], reward_mean=noisy(0.5))
