@@ -18,7 +18,7 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.rows import Piece, Row, RowBuilder, Target, TargetKind
 from rltop.rows.table import Cell, Column, Fit, Table, paint_table
 from rltop.run import preferences
-from rltop.run.past import Alert, History
+from rltop.run.past import Alert, History, overwritten_events
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
@@ -542,17 +542,25 @@ def event_sign(one: EventRow, glyphs: Glyphs) -> tuple[str, str]:
 
 
 def event_table(
-    events: Sequence[Event], glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
+    events: Sequence[Event], glyphs: Glyphs, log: Sequence[Event], *, lines: int = 1, muted: Collection[str] = ()
 ) -> Table[EventRow]:
+    """The table of some events of a log."""
+    old = {log[number] for number in overwritten_events(log)}
     return Table(
         event_columns(lines),
-        [event_row(event, muted=muted) for event in events],
+        [event_row(event, is_old=event in old, muted=muted) for event in events],
         target=lambda one: Target(TargetKind.VERDICT, one.event.rule, one.event.step, one.event.stream),
         sign=lambda one: event_sign(one, glyphs),
     )
 
 
 def paint_events(
-    events: Sequence[Event], width: int, glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
+    events: Sequence[Event],
+    width: int,
+    glyphs: Glyphs,
+    log: Sequence[Event],
+    *,
+    lines: int = 1,
+    muted: Collection[str] = (),
 ) -> list[Row]:
-    return paint_table(event_table(events, glyphs, lines=lines, muted=muted), width, glyphs, has_head=False)
+    return paint_table(event_table(events, glyphs, log, lines=lines, muted=muted), width, glyphs, has_head=False)

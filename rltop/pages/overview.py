@@ -705,7 +705,8 @@ class _Painter:
         if not events:
             return []
         rows = [RowBuilder(self.width, self.glyphs).add(" EVENTS", "title").row()]
-        return rows + paint_events(events, self.width, self.glyphs, muted=self.view.snapshot.part.judging.muted)
+        part, log = self.view.snapshot.part, self.view.snapshot.source.events
+        return rows + paint_events(events, self.width, self.glyphs, log, muted=part.judging.muted)
 
     def _more(self, room: int | None) -> list[Row]:
         if room is None or room < 4 or not self.view.more:

@@ -59,7 +59,7 @@ class VerdictView(Struct):
         verdict: the verdict, or None if the rule has none at this step.
         records: number of records it has lasted, or None.
         chain: what to look at next, and what moved when; None without a verdict.
-        events: events of this rule, newest first.
+        events: events of this rule, newest first; `log`: those of all.
         stream: the stream that it is about; "" is the main one.
         condition: the clauses that concern the alert, of the rule or of the part of it that fires.
         causes: likely causes, without a learning-rate change if the rate only decays or warms up.
@@ -70,6 +70,7 @@ class VerdictView(Struct):
     records: int | None
     chain: ChainView | None
     events: Sequence[Event]
+    log: Sequence[Event]
     stream: str = ""
     is_muted: bool = False
     is_acknowledged: bool = False
@@ -93,6 +94,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
         records=None,
         chain=None,
         events=as_known(snapshot, events[::-1]),
+        log=snapshot.source.events,
         stream=snapshot.role,
         is_muted=rule in snapshot.part.judging.muted,
         condition=() if spec is None else raised_when(snapshot, spec, verdict),
@@ -218,7 +220,8 @@ def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
         return []
     rows = [Row(()), text_row("events of this rule", width, glyphs, "dim")]
     muted = {view.rule} if view.is_muted else ()
-    return rows + [row._replace(links=()) for row in paint_events(view.events[:12], width, glyphs, muted=muted)]
+    shown = paint_events(view.events[:12], width, glyphs, view.log, muted=muted)
+    return rows + [row._replace(links=()) for row in shown]
 
 
 class VerdictPage(Page):

@@ -206,7 +206,7 @@ def evidence_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs
         return rows + field_rows("events", [never], width, glyphs)
     more = f", the last {_SHOWN_EVENTS}" if len(events) > _SHOWN_EVENTS else ""
     rows += field_rows("events", [f"{units.count(len(events))}{more}"], width, glyphs)
-    return rows + paint_events(events[-_SHOWN_EVENTS:], width, glyphs, lines=_WORDS)
+    return rows + paint_events(events[-_SHOWN_EVENTS:], width, glyphs, snapshot.source.events, lines=_WORDS)
 
 
 def _seen(snapshot: Snapshot, signal: Signal) -> str:

@@ -582,8 +582,9 @@ def _stages(view: TimingPageView) -> Grid:
 
 
 def _events(snapshot: Snapshot) -> Grid:
-    told = [event for event in snapshot.source.events if event.state is not EventState.FACT or explains(event, None)]
-    grid = grid_of(event_table(told[-MOST_EVENTS:], UNICODE, muted=snapshot.part.judging.muted))
+    log = snapshot.source.events
+    told = [event for event in log if event.state is not EventState.FACT or explains(event, None)]
+    grid = grid_of(event_table(told[-MOST_EVENTS:], UNICODE, log, muted=snapshot.part.judging.muted))
     return Grid(grid.heads, grid.is_right, grid.rows, max(0, len(told) - MOST_EVENTS))
 
 

@@ -110,12 +110,13 @@ def check_text(
         after = "" if since is None else f" since step {units.step(since)}"
         more = f", the last {_SHOWN}" if len(events) > _SHOWN else ""
         rows += [Row(()), text_row(f"events{after}: {units.count(len(events))}{more}", width, glyphs, "dim")]
-        rows += paint_events(events[-_SHOWN:], width, glyphs, lines=_MOST_LINES, muted=snapshot.part.judging.muted)
+        log, muted = snapshot.source.events, snapshot.part.judging.muted
+        rows += paint_events(events[-_SHOWN:], width, glyphs, log, lines=_MOST_LINES, muted=muted)
     facts = [event for event in snapshot.source.events if explains(event, since)]
     if facts:
         more = f", the last {_SHOWN_FACTS}" if len(facts) > _SHOWN_FACTS else ""
         rows += [Row(()), text_row(f"info events: {units.count(len(facts))}{more}", width, glyphs, "dim")]
-        rows += paint_events(facts[-_SHOWN_FACTS:], width, glyphs, lines=_MOST_LINES)
+        rows += paint_events(facts[-_SHOWN_FACTS:], width, glyphs, snapshot.source.events, lines=_MOST_LINES)
     words = count_words(snapshot)
     notes = [f"file: {' · '.join(words)}"] if words else []
     notes += own_words(snapshot.run)

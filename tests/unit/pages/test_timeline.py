@@ -76,7 +76,7 @@ def test_the_block_of_the_overview_has_the_signs_of_the_page() -> None:
     def signs(text: str) -> list[tuple[str, str]]:
         return re.findall(r"^ (.) +(\d+) +[A-Z]", text, re.MULTILINE)
 
-    block = "\n".join(row.text for row in paint_events(LOG[::-1], 120, UNICODE))
+    block = "\n".join(row.text for row in paint_events(LOG[::-1], 120, UNICODE, LOG))
     assert signs(block) == signs(text_of(run_with(LOG))) and ("·", "40") in signs(block)
 
 
@@ -217,6 +217,8 @@ BEGUN_ANEW = [
 def test_what_a_restart_went_back_behind_is_told_apart() -> None:
     assert overwritten_events(BEGUN_ANEW) == {1, 2}
     assert overwritten_events(LOG) == frozenset()
+    shown = [row.text for row in paint_events(BEGUN_ANEW[:4:-1] + BEGUN_ANEW[2::-1], 100, UNICODE, BEGUN_ANEW)]
+    assert ["before the restart: " in text for text in shown] == [False, True, True, False]
     run = run_with(BEGUN_ANEW)
     timeline = build_timeline(Snapshot(run), EVERYTHING)
     assert (timeline.first, timeline.last, timeline.newest) == (0, 190, 100)
@@ -259,8 +261,8 @@ def test_a_filter_says_how_it_is_cleared() -> None:
 
 def test_a_recovery_that_the_next_row_may_undo_is_not_over_and_not_in_doubt() -> None:
     one = event(160, "O1", "gradient", Level.WARN, OVER, "gradient spike")._replace(is_provisional=True)
-    words = [row.text for row in paint_events([one], 100, UNICODE)]
+    words = [row.text for row in paint_events([one], 100, UNICODE, [one])]
     assert "recovering" in words[-1] and "not yet confirmed" not in words[-1]
     raised = one._replace(state=FIRING)
-    words = [row.text for row in paint_events([raised], 100, UNICODE)]
+    words = [row.text for row in paint_events([raised], 100, UNICODE, [raised])]
     assert "raised" in words[-1] and "not yet confirmed: gradient spike" in words[-1]
