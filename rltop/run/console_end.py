@@ -107,7 +107,7 @@ class SilentRun(NamedTuple):
         total: steps of the run, or None.
         restarts: first steps of later attempts.
         is_console: its file is a console log, which may contain phases too.
-        may_be_stopped: its job may be stopped: it is neither over nor replayed.
+        may_be_stopped: its job may be stopped: it is neither over, nor replayed, nor silent for days.
     """
 
     path: str
@@ -365,8 +365,9 @@ class EndReader:
             return None
         self._seen[run] = known
         newest = [run.stream.row(step) for step in run.stream.steps(last=_STEPS)]
-        may_be_stopped = run.has_job and state not in _OVER
-        return silent_run(run, self._log)._replace(newest=newest, may_be_stopped=may_be_stopped)
+        silent = silent_run(run, self._log)
+        is_recent = self._clock.wall() - (silent.newest_s or 0.0) < GONE_S
+        return silent._replace(newest=newest, may_be_stopped=is_recent and run.has_job and state not in _OVER)
 
     def _read(self, wanted: Sequence[tuple[Run, SilentRun]]) -> None:
         for run, silent in wanted:
