@@ -239,7 +239,9 @@ class AlertState(Cloned):
         established, worst, incident = _held(self, context, earned), self.worst, self.incident
         if earned >= WARN and not self.is_firing and is_returning(self.spec, self.detector, finding, context):
             return None
-        is_same, began = self._is_known(context, finding), self._lasting.began(established)
+        subject, is_soon = self.detector.subject, context.observation.record <= self._same_until
+        is_same = is_soon and not self.is_firing and subject(finding) == subject(self.finding)
+        began = self._lasting.began(established)
         since = self.detector.since or began
         if not is_same:
             self._patience, self._stretch, self._returned, worst, incident, self.earlier = 0, 0, None, OK, 0, None
@@ -254,11 +256,6 @@ class AlertState(Cloned):
         event = self._raise(context, state, finding, established)
         self.worst, self.incident = max(established, worst), incident
         return event
-
-    def _is_known(self, context: RuleContext, finding: Finding) -> bool:
-        """Whether the finding belongs to the alert that ended recently."""
-        subject, is_soon = self.detector.subject, context.observation.record <= self._same_until
-        return is_soon and not self.is_firing and subject(finding) == subject(self.finding)
 
     def _reopen(self, level: Level, worst: Level, record: int) -> EventState:
         """Reopen from `record` on: to end, it now takes at least twice the number of good records before that."""
@@ -434,7 +431,7 @@ class AlertState(Cloned):
         if is_back and record - self._bad_at >= self._patience:
             return self.recover(context)
         if standing.leaves() and established >= WARN:
-            return self._leave(context, finding, established)
+            return self._leave(context, finding, established, standing)
         if (record - self.since_record) % SETTLED_EVERY or self.is_waiting:
             return None
         moved = standing.follow(context.recent)
@@ -445,21 +442,24 @@ class AlertState(Cloned):
         how = EventState.EASED if excuse else EventState.SETTLED
         return self._event(context, how, self.level, standing.settled_words + (excuse or moved or ""))
 
-    def _leave(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
+    def _leave(self, context: RuleContext, finding: Finding, established: Level, settled: Departure) -> Event | None:
         """Begin anew, no milder, for a metric that has left its settled level; a milder finding is no new alarm.
 
         It keeps the earlier onset if it is no graver than before and the metric continues on its way.
         """
-        settled, level, worst = self.standing, self.level, self.worst
+        level, worst, moved = self.level, self.worst, settled.moved_at(context.recent)
         since, earlier = (self.since_record, self.since_step), self.earlier
         event, standing = self._begin(context, finding, established), self.standing
-        if event is not None and event.level < level:
+        if event is None:
+            return None
+        if event.level < level:
             self._stand_at(level)
             event = event._replace(level=level, state=EventState.RESUMED)
-        if event is None or event.level > worst:
-            return event
-        if isinstance(standing, Departure) and standing.goes_on(settled):
-            (self.since_record, self.since_step), self.earlier = since, earlier
+        if isinstance(standing, Departure):
+            if event.level <= worst and standing.goes_on(settled):
+                (self.since_record, self.since_step), self.earlier = since, earlier
+        elif moved is not None and moved[0] > self.since_record:
+            self.since_record, self.since_step = moved
         return event._replace(since_step=self.onset[1])
 
     def recover(self, context: RuleContext, how: str = "") -> Event:

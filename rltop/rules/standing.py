@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice, takewhile
 from typing import Self
 
@@ -335,12 +335,16 @@ class Standing(Cloned):
         A finding may be a median, or subject to persistence, so the condition may have begun earlier; but not before
         `after`, the record at which the previous alert ended.
         """
+        earlier = takewhile(lambda one: one.record < since, recent)
+        return self._unbroken(tuple(earlier), lambda record, value: record > after and self.is_beyond(value))
+
+    def _unbroken(self, rows: Sequence[Observation], holds: Callable[[int, float], bool]) -> tuple[int, int] | None:
+        """(Record, step) of the first of the newest rows, of those that log the number, for all of which it holds."""
         found = None
-        for each in reversed(recent):
-            value = None if self.judged is None or each.record >= since else self.judged.read(each)
-            if value is None:
+        for each in reversed(rows):
+            if (value := None if self.judged is None else self.judged.read(each)) is None:
                 continue
-            if each.record <= after or not self.is_beyond(value):
+            if not holds(each.record, value):
                 break
             found = each.record, each.step
         return found
@@ -497,7 +501,9 @@ class Departure(Standing):
 
         At least 30 values are needed; the newest 20 must be flat, and a longer stretch too, as 20 can hide a slope.
         """
-        if not self._is_flat:
+        if self._count < SETTLED_AFTER or len(self._values) < FLAT_VALUES or self.is_back:
+            return False
+        if not (self.is_beyond(self.level) and self._is_level(list(self._values))):
             return False
         first = SETTLED_AFTER - FLAT_VALUES
         held = self.judged.newest(recent, record, first + _LONG)[first:]
@@ -518,12 +524,6 @@ class Departure(Standing):
         # Close to 0 every distance is small, however far it still falls: compare the ratio too.
         is_near = not self.before.is_positive or self._way(early, level) <= _TWICE
         return is_near and max(abs(early - level), abs(self.level - level)) <= most
-
-    @property
-    def _is_flat(self) -> bool:
-        if self._count < SETTLED_AFTER or len(self._values) < FLAT_VALUES or self.is_back:
-            return False
-        return self.is_beyond(self.level) and self._is_level(list(self._values))
 
     def _is_level(self, held: list[float]) -> bool:
         level, half = median_of(held), len(held) // 2
@@ -569,16 +569,19 @@ class Departure(Standing):
             return None
         self.settled = settled._replace(value=self.judged.sign * level)
         if self._has_left(level, self._far):
-            self._far, read = level, self.judged.read
-            held = ((one.step, read(one)) for one in reversed(recent))
-            near = [at for at, one in held if one is not None and self._way(one, told) < self._way(one, level)]
-            return f"; {measure(settled.value, settled.unit)} until step {near[0]:,}" if near else ""
+            self._far, moved = level, self.moved_at(recent, told)
+            return "" if moved is None else f"; {measure(settled.value, settled.unit)} before step {moved[1]:,}"
         self._far = max(self._far, level, key=self._distance)
         # An outward creep still counts from the first settled level; a wobble within the noise is no move.
         if self._distance(level) < self._distance(self._left) and not self._is_noise(self._left, level):
             self._left = level
         nearest, self._nearest = self._nearest, min(self._nearest, level, key=self._distance)
         return "" if self._is_nearer(level, nearest) else None
+
+    def moved_at(self, recent: Sequence[Observation], told: float | None = None) -> tuple[int, int] | None:
+        """(Record, step) since which it is nearer to where it is now than to `told` (default: its settled level)."""
+        told, now = self._left if told is None else told, median_of(self._newest(_OF_LEAVING))
+        return self._unbroken(recent, lambda _, value: self._way(value, now) <= self._way(value, told))
 
     def _is_nearer(self, level: float, told: float) -> bool:
         return self._distance(level) < (1.0 - _ELSEWHERE) * self._distance(told)

@@ -483,12 +483,19 @@ def test_a_settled_metric_that_moves_on_is_told_where_its_rule_no_longer_finds_i
     (event,) = [one for one in engine.events if one.step >= 240 and one.rule == rule]
     (verdict,) = [one for one in engine.verdicts if one.rule == rule]
     assert (event.state, event.level, event.since_step) == (EventState.SETTLED, verdict.level, verdict.since_step)
-    after, before, until = re.findall(r"→ ([\d.]+).* since step 100; ([\d.]+).* until step (\d+)", event.message)[0]
+    after, before, until = re.findall(r"→ ([\d.]+).* since step 100; ([\d.]+).* before step (\d+)", event.message)[0]
     assert (float(before), float(after), until) == (
         pytest.approx(levels[1], rel=0.1),
         pytest.approx(levels[2], rel=0.1),
-        "249",
+        "250",
     )
+
+
+@pytest.mark.parametrize(("settled", "later"), [(0.15, 0.42), (0.25, 0.65), (0.35, 0.95)])
+def test_what_leaves_a_settled_level_for_a_fixed_line_left_it_then(settled: float, later: float) -> None:
+    share = [0.01 if record < 100 else settled if record < 250 else later for record in range(1, 301)]
+    engine = play(300, truncated_frac=[noisy(one, 0.02)(n) for n, one in enumerate(share)], reward_mean=noisy(0.5))
+    assert [one.since_step for one in alarms(engine, "T1")] == [100, 250]
 
 
 def test_steps_that_slow_down_twice_have_one_start() -> None:
