@@ -58,11 +58,11 @@ class Work(State):
 class _Kind(State):
     start, per_token, per_length = Frozen(), Frozen(), Frozen()
     head: list[Observation] = []
+    stages: dict[str, tuple[float, int, int]] = {}
     recent: deque[Mapping[str, float]] = deque(maxlen=_RECENT)
     crept = creep_line = 0.0
 
 
-_BLAMED = "blamed"
 _UPDATES = ("loss", "policy_loss", "grad_norm")
 _IDLE, _TOLD = 3, 6
 _MIXED, _FEW, _TRAINS = 2, 3, 1.1
@@ -73,14 +73,14 @@ values needed for a median of steps with training, so that a slowdown right afte
 def _blaming(kind: _Kind, finding: Finding) -> Finding:
     """The finding with the stage that grew most, if that explains it: seconds, those at the start and their steps."""
     found, most = finding, _EXPLAINS * (finding.value - (finding.baseline or 0.0))
-    for name in kind.recent[-1]:
-        lately = [stages[name] for stages in kind.recent if name in stages][-5:]
-        if max(lately) < most or not (then := [one for one in kind.head[3:] if name in one.stages]):
-            continue
-        before, after = median_of([one.stages[name] for one in then]), median_of(lately)
-        if after - before >= most:
-            most = after - before
-            found = finding._replace(extra=(after, before, then[0].step, then[-1].step), words=(_BLAMED, name))
+    for name, newest in kind.recent[-1].items():
+        if (then := kind.stages.get(name)) is None:
+            held = [(one.stages[name], one.step) for one in kind.head[3:] if name in one.stages] or [(math.inf, 0)]
+            then = kind.stages[name] = median_of([seconds for seconds, _ in held]), held[0][1], held[-1][1]
+        if newest - then[0] >= most:
+            after = median_of([stages[name] for stages in kind.recent if name in stages][-5:])
+            if after - then[0] >= most:
+                found, most = finding._replace(extra=(after, *then), words=("blamed", name)), after - then[0]
     return found
 
 
@@ -157,6 +157,7 @@ class StepSlower(Detector):
         base = start.value
         if not start.is_final:
             kind.head.append(seen)
+            kind.stages.clear()
         thresholds, warn = self.thresholds, self.thresholds["warn"]
         if base is not None and seconds > warn * base:  # the line is higher for a noisy run, and for short steps
             warn = max(warn, start.factor(thresholds["sigmas"]))
@@ -186,15 +187,14 @@ class StepSlower(Detector):
     def headline(self, finding: Finding) -> str:
         base = finding.baseline or 0.0
         now = measure_like(finding.value, Unit.SECONDS, base)
+        text = f"step time {duration(base)} → {now}"
         if finding.words == ("longer",):
-            by = f"{self.work.word} {number(finding.extra[0])}×"
-            return f"step time {duration(base)} → {now}: {by}, time per token unchanged"
+            return f"{text}: {self.work.word} {number(finding.extra[0])}×, time per token unchanged"
         if finding.words == ("training",):
-            return f"step time {duration(base)} → {now} since training began: the new baseline"
+            return f"{text} since training began: the new baseline"
         if finding.value <= (finding.threshold or 0.0):
             by = f"{percent(finding.value / base - 1.0)} above the baseline ({duration(base)})"
             return f"step time slightly up over many steps: now {now}, {by}"
-        text = f"step time {duration(base)} → {now}"
         if not finding.words:
             return text
         rise, (after, before, *_) = finding.value - base, finding.extra
@@ -203,7 +203,7 @@ class StepSlower(Detector):
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         found = names.of(finding)
-        if _BLAMED not in finding.words:
+        if "blamed" not in finding.words:
             return found
         (after, before, first, last), name = finding.extra, finding.words[1]
         was = Evidence(f"{name}, baseline", before, Unit.SECONDS, (int(first), int(last)))
