@@ -59,7 +59,7 @@ many (where it did not jump there, there must be); a note does not settle; the l
 stays, and "has stayed" is said where the values after the onset were there too, and it has not been back meanwhile. \
 The alert keeps its level, unless the reward is at its top (KL, entropy) or a larger load is logged (times): then it \
 is a note. Ends when the metric comes back, or when muted; leaving the settled level, by the median of three values, \
-is a new alert |
+is a new alert where the rule finds it, and told once it has settled there where it does not |
 | recovered | for rules that compare with the run's own past, notes too: back inside half of the way (the \
 square root of the ratio; for numbers with a sign the middle, or {SPREADS:.0f} spreads). At least {MIN_CLEAR_AFTER} \
 good records in a \
