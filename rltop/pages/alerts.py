@@ -544,7 +544,6 @@ def event_sign(one: EventRow, glyphs: Glyphs) -> tuple[str, str]:
 def event_table(
     events: Sequence[Event], glyphs: Glyphs, log: Sequence[Event], *, lines: int = 1, muted: Collection[str] = ()
 ) -> Table[EventRow]:
-    """The table of some events of a log."""
     old = {log[number] for number in overwritten_events(log)}
     return Table(
         event_columns(lines),
