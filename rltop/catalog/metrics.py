@@ -101,7 +101,8 @@ _NO_GUESS = frozenset({
     "ms", "lr", "rate", "frac", "fraction", "ratio", "pct", "percent", "clip", "clipped", "gini", "grad", "norm",
     "eval", "evaluation", "val", "valid", "validation", "test", "bench", "prompt", "context", "config", "cfg", "id",
     "index", "step", "steps", "zero", "range", "value", "values", "vf", "critic", "aux", "teacher", "expert", "layer",
-    "version", "bonus", "penalty", "delta", "prev", "previous", "ema", "timing", "perf", "system", "args", "hparams",
+    "version", "constant", "dropped", "kept", "filtered", "bonus", "penalty", "delta", "prev", "previous", "ema",
+    "timing", "perf", "system", "args", "hparams",
 })  # fmt: skip
 """Words for statistics, settings, parts or evaluations of a quantity instead of the quantity itself."""
 

@@ -265,7 +265,7 @@ def _calm(
     past = worst_before(history, Level.INFO)
     opening = _opening(snapshot, firing)
     if past is not None:
-        opening = f"{'No alerts now' if opening == _NOTHING else opening} · {worst_words(history, Level.INFO)}"
+        opening = f"{'no alerts now' if opening == _NOTHING else opening} · {worst_words(history, Level.INFO)}"
     is_told = bool(firing) and opening != _NOTHING and _tells_of(firing[0], goal)
     odd = "" if outlier is None else f"far from the others: {outlier.odd_text}"
     parts = [opening, odd, cost, "" if is_told else _movement(goal)]

@@ -136,5 +136,5 @@ class LengthCollapse(Detector):
         is_better = reward.has_gained and any(
             one.level > one.first + max(one.noise, _BETTER * abs(one.first)) for one in context.histories.values()
         )
-        level = CRIT if is_nothing else INFO if is_better else WARN
+        level = INFO if is_better else CRIT if is_nothing else WARN
         return Finding(level, value, base, nothing if is_nothing else line, gained)

@@ -442,7 +442,7 @@ def is_judged(run: Run) -> bool:
 
 
 def _advised(found: Sequence[Verdict], state: RunState) -> Sequence[Verdict]:
-    if state not in _OVER or not any(one.advice for one in found):
+    if state not in (*_OVER, RunState.ENDED) or not any(one.advice for one in found):
         return found
     from rltop.rules.advice import review  # noqa: PLC0415 - only for runs that end with an alert
 

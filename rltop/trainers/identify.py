@@ -292,9 +292,14 @@ def _guesses(
             continue
         found.setdefault(name, []).append(signal_of_guess(name, key))
     return {
-        name: tuple(sorted(guessed, key=lambda signal: _AGENT.search(signal.key) is not None))
+        name: tuple(sorted(guessed, key=lambda signal: (_AGENT.search(signal.key) is not None, _is_doubtful(signal))))
         for name, guessed in found.items()
     }
+
+
+def _is_doubtful(signal: Signal) -> bool:
+    """Whether it is taken for the reward by another word: a score may be one of anything."""
+    return signal.metric.name == _REWARD and "rew" not in signal.key.lower()
 
 
 def _joined(

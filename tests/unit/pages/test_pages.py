@@ -406,7 +406,7 @@ def _once_ill(*, is_redone: bool = False) -> FakeRun:
 
 def test_the_headline_does_not_forget_the_worst() -> None:
     view = build_overview(Snapshot(_once_ill()))
-    assert view.sentence.text.raw.startswith("No alerts now · earlier: COLLAPSE, steps 122–146, over")
+    assert view.sentence.text.raw.startswith("no alerts now · earlier: COLLAPSE, steps 122–146, over")
     assert (view.sentence.target.name, view.sentence.target.step) == ("X1", 126)
     badges = text_of(paint_overview(view, 120, 40, UNICODE)[:5])
     assert "◇ COLLAPSE @122–146" in badges

@@ -10,7 +10,20 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from observations import alarms, every, first, identity, judged, learning, noisy, observation, play, series, step_up
+from observations import (
+    alarms,
+    every,
+    first,
+    identity,
+    judged,
+    learning,
+    levels,
+    noisy,
+    observation,
+    play,
+    series,
+    step_up,
+)  # fmt: skip
 from tables import each_row
 
 from rltop.model import Action, Algorithm, Event, EventState, Level, NonFinite, Verdict, VerdictState
@@ -795,3 +808,11 @@ def test_an_entropy_that_falls_gradually_is_told_from_where_it_began(lasts: int)
     cliff = lambda r: noisy(1.4 - 0.005 * r if r < 140 else 0.02, 0.02)(r)  # noqa: E731
     told = first(play(160, entropy=cliff, reward_mean=lambda r: noisy(min(0.5, 0.2 + r / 400))(r)), "E1")
     assert 0.68 < float(re.findall(r"entropy ([\d.]+) → ", told.message)[0]) < 0.85
+
+
+def test_t3_answers_of_next_to_nothing_that_do_better_on_held_out_tasks_are_learned() -> None:
+    rising = lambda r: 0.1 + 0.4 * min(1.0, r / 40)  # noqa: E731
+    shorter = {"response_len_mean": [150.0] * 15 + [60.0] * 10 + [10.0] * 60, "reward_mean": rising}
+    held_out = lambda r: rising(r) if r % 5 == 0 else None  # noqa: E731
+    assert Level.CRIT in levels(play(85, **shorter), "T3")
+    assert Level.CRIT not in levels(play(85, **shorter, val_score=held_out), "T3")

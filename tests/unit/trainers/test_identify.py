@@ -528,6 +528,11 @@ def test_the_reward_of_several_agents_is_that_of_the_team(team):
     assert identity.primary("reward_mean").key == team
 
 
+def test_a_guess_is_a_reward_by_name_where_there_is_one_and_no_count() -> None:
+    keys = ["dynamic_sampling_constant_reward_groups", "phase_transition_score", "terminal_reward"]
+    assert [each.key for each in identify(keys, {}).guesses["reward_mean"]] == ["terminal_reward", keys[1]]
+
+
 def test_a_guess_is_no_single_agent_where_there_is_another():
     guesses = identify(["agent_0_reward", "player_1/reward", "squad_reward"], {}).guesses["reward_mean"]
     assert guesses[0].key == "squad_reward"
