@@ -48,8 +48,8 @@ class GuessedShape(Detector):
             inner.advance(context.observation._replace(values={name: guessed[name]}, instances={}))
             finding = judge.detect(inner)
             if finding is not None and finding.level >= WARN:
-                # A guess that is not confirmed is reported one level lower.
-                level = WARN if finding.level >= CRIT else INFO
+                # One level lower; no entropy is an alarm where no reward tells whether the task is solved.
+                level = WARN if finding.level >= CRIT and name == "reward_mean" else INFO
                 return Finding(level, finding.value, finding.baseline, words=(name,))
         return QUIET
 
