@@ -80,7 +80,7 @@ async def times(pilot: Pilot[int], make: Callable[[], Page], moves: int) -> tupl
     app = pilot.app
     assert isinstance(app, RltopApp)
     opened, moved = [], []
-    newest = app.followed.stream.last_step or 0
+    newest = app.followed.main.stream.last_step or 0
     for number in range(OPENINGS):
         plot_pane._picture.cache_clear()
         opened.append(await shown_ms(app, lambda: app.carry_out(Push(make()))))

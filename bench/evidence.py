@@ -198,10 +198,10 @@ def listen(log: Log) -> Heard:
         return Heard(log, field or "classic", 0, (), firings)
     try:
         for run in session.runs[:1]:
-            identity = run.identity
+            identity = run.main.identity
             deaf = identity is not None and not identity.signals
             is_text = identity is not None and is_of_text(identity)
-            field, records = field or ("llm" if is_text else "classic"), run.stream.rows
+            field, records = field or ("llm" if is_text else "classic"), run.main.stream.rows
             for event in run.events:
                 if event.state in ALARMS and event.level >= Level.WARN:
                     key = event.raised_by, event.family

@@ -63,7 +63,7 @@ def judge(case: Case, folder: Path) -> tuple[Counter[str], Counter[str], list[Ev
     session = read_whole(str(path), Config(), FakeClock())
     try:
         run = session.runs[0]
-        events, read = list(run.events), run.stream.rows
+        events, read = list(run.events), run.main.stream.rows
     finally:
         session.close()
     kind = case.kind

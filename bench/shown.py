@@ -110,7 +110,7 @@ def session_of(found: FoundRun, clock: FakeClock, *, has_preview: bool = False) 
 def positions(session: Session) -> dict[str, int]:
     """Interesting steps, by reason."""
     run = session.runs[0]
-    stream = run.stream
+    stream = run.main.stream
     steps = stream.steps()
     if len(steps) < 3:
         return {}

@@ -248,7 +248,7 @@ def session_at(scene: Scene, clock: FakeClock) -> Session:
     found = FoundRun(str(scene.path), Label.of(scene.name))
     session = Session([found], open_feed, clock, IngestOptions(total_steps=scene.total_steps))
     session.step(1.0)
-    while (session.runs[0].stream.last_step or 0) < scene.step:
+    while (session.runs[0].main.stream.last_step or 0) < scene.step:
         wait_s = feeds[0].wait_s
         if wait_s is None:
             raise SystemExit(f"{scene.path} ends before step {scene.step}")
@@ -319,7 +319,7 @@ async def _draw(shot: Shot, clock: FakeClock) -> str:
             if not any("reading ..." in text or "looking for" in text for text in events_near(app)):
                 break
             if session.runs[0].rollouts is not None:
-                session.runs[0].rollouts.settle(session.runs[0].stream.last_step)
+                session.runs[0].rollouts.settle(session.runs[0].main.stream.last_step)
             await pilot.pause(0.02)
         if app.shown is not None:
             await app.shown.draw_detail()

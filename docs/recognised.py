@@ -58,7 +58,7 @@ class Recognised(NamedTuple):
 
 def recognised(run: Run) -> Recognised:
     """Read off a run what is recognised of its main stream."""
-    identity, keys = run.identity, tuple(run.stream.keys)
+    identity, keys = run.main.identity, tuple(run.main.stream.keys)
     if identity is None:
         return Recognised((), (), (), 0, 0)
     dialect, spelling = identity.dialect, spelling_of(identity.dialect)
@@ -92,10 +92,10 @@ def recognised(run: Run) -> Recognised:
 
 def _timings(run: Run) -> tuple[int, int]:
     """Steps with a timing tree, and those whose stages fill the step without going beyond it."""
-    plan = None if run.identity is None else run.identity.dialect.timing
+    plan = None if run.main.identity is None else run.main.identity.dialect.timing
     timed = right = 0
-    for step in run.stream.steps() if plan is not None else ():
-        timing = step_timing(plan, step, run.stream.row(step))
+    for step in run.main.stream.steps() if plan is not None else ():
+        timing = step_timing(plan, step, run.main.stream.row(step))
         if timing is None or not timing.spans:
             continue
         timed += 1
@@ -128,7 +128,7 @@ def table() -> str:
     ]
     for path, trainer, algorithm in sorted(cases(), key=lambda case: (case[1].lower(), str(case[0]))):
         run = opened(path)
-        found, identity = recognised(run), run.identity
+        found, identity = recognised(run), run.main.identity
         told = ("none", "none") if identity is None else (identity.dialect.name, identity.algorithm.value)
         is_right = "right" if told == (trainer, algorithm) else f"wrong: {' '.join(told)}"
         suffix = FORMATS.get("" if path.is_dir() else path.suffix, "TensorBoard events")

@@ -105,6 +105,14 @@ class FakeRun:
         return self
 
     @property
+    def known(self) -> FakeRun:
+        return self
+
+    @property
+    def pipeline(self) -> FakeRun:
+        return self
+
+    @property
     def now(self) -> FakeRun:
         return self
 

@@ -333,9 +333,9 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             case "find" | "help":
                 is_allowed = not is_typing and (shown is not None or action == "help")
             case "show" if parameters == ("flow",):
-                is_allowed = run.identity is not None and run.identity.traits.is_async
+                is_allowed = run.main.identity is not None and run.main.identity.traits.is_async
             case "change":
-                is_allowed = run.stream.last_step is not None
+                is_allowed = run.main.stream.last_step is not None
             case "acknowledge" | "mute":
                 is_allowed = bool(self._rule_at_hand)
             case "mark_metric" | "meaning":
@@ -345,7 +345,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             case "unmute":
                 is_allowed = bool(run.main.judging.muted)
             case "travel":
-                is_allowed = run.stream.last_step is not None
+                is_allowed = run.main.stream.last_step is not None
             case "alerts":
                 is_allowed = bool(self.moment.snapshot.standing)
             case "runs":
@@ -360,7 +360,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         """Ids of keys without effect on the page or, as far as known, for this run; pressed, they still say why."""
         run, shown = self.followed, self.shown
         idle = shown.idle if shown is not None else frozenset()
-        if run.stream.last_step is None:
+        if run.main.stream.last_step is None:
             idle |= _OF_STEPS
         is_there = {
             "pin": self._metric_at_hand is not None,
@@ -377,7 +377,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.shown is not None and self.shown.is_too_small,
             self.absent,
             self.cursor.is_live,
-            self.followed.stream.last_step is None,
+            self.followed.main.stream.last_step is None,
             not self.moment.snapshot.standing,
             bool(self._rule_at_hand),
             self._metric_at_hand is not None,
@@ -799,7 +799,7 @@ class MetricMarks:
         """
         from rltop.pages.overlay import MOST_METRICS, OverlayPage, read_asked  # noqa: PLC0415 - few sessions draw several
 
-        if not text.strip() or moment.snapshot.run.stream.last_step is None:
+        if not text.strip() or moment.snapshot.run.main.stream.last_step is None:
             return None, ""
         snapshot = moment.snapshot
         try:

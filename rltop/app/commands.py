@@ -161,7 +161,7 @@ def _metrics_elsewhere(moment: Moment) -> Iterator[PaletteEntry]:
     for run in moment.runs:
         if run is moment.snapshot.run:
             continue
-        for key in islice(run.stream.keys, left):
+        for key in islice(run.main.stream.keys, left):
             target, left = Target(TargetKind.METRIC, key), left - 1
             text = moment.glyphs.to_ascii(f"metric: {Label.of(key)} of {run.name}")
             yield PaletteEntry(text, "", OpenIn(run.path.raw, target), is_offered=False)

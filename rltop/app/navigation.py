@@ -179,11 +179,11 @@ def travelled(run: Run, at_step: int | None, by: int) -> int | None:
 
     Counts the records in memory; before them, where only the file has every record, it goes by their distance.
     """
-    newest = run.stream.last_step
-    first = run.stream.first_step
+    newest = run.main.stream.last_step
+    first = run.main.stream.first_step
     if newest is None or first is None:
         return None
-    steps = run.stream.steps()
+    steps = run.main.stream.steps()
     here = newest if at_step is None else at_step
     distance = steps[1] - steps[0] if len(steps) > 1 else 1
     if not len(steps) or here < steps[0]:
@@ -224,7 +224,7 @@ class TimeCursor:
         return self.step is None and not self.is_paused
 
     def show(self, step: int | None) -> None:
-        newest = self._app.followed.stream.last_step
+        newest = self._app.followed.main.stream.last_step
         self._move(None if step is None or newest is None or step >= newest else step)
 
     def travel(self, by: int) -> None:
@@ -232,7 +232,7 @@ class TimeCursor:
         run = self._app.followed
         if by > 0 and self.is_live:
             self._app.show_message("the newest step is shown already")
-        elif by < 0 and self.at_step is not None and self.at_step == run.stream.first_step:
+        elif by < 0 and self.at_step is not None and self.at_step == run.main.stream.first_step:
             self._app.show_message("the first step is shown already")
         else:
             self._move(travelled(run, self.at_step, by))
@@ -244,7 +244,7 @@ class TimeCursor:
 
     def toggle_pause(self) -> None:
         self.is_paused = not self.is_paused
-        self._frozen = self._app.followed.stream.last_step if self.is_paused else None
+        self._frozen = self._app.followed.main.stream.last_step if self.is_paused else None
         self._app.draw()
 
     def _move(self, step: int | None) -> None:
@@ -263,7 +263,7 @@ class TimeCursor:
 
     @property
     def _is_downsampled(self) -> bool:
-        return self.step is not None and self._app.followed.stream.downsampled_range(self.step) is not None
+        return self.step is not None and self._app.followed.main.stream.downsampled_range(self.step) is not None
 
     def has_recalled(self) -> bool:
         if not self._awaits_recall or self.step is None:
@@ -274,7 +274,7 @@ class TimeCursor:
     def go_to_event(self, by: int) -> None:
         """Go to the step of the next event (1) or the previous one (-1) of WARN or worse."""
         run, tell = self._app.followed, self._app.show_message
-        at, old = run.stream.last_step if self.at_step is None else self.at_step, overwritten_events(run.events)
+        at, old = run.main.stream.last_step if self.at_step is None else self.at_step, overwritten_events(run.events)
         events = [one for number, one in enumerate(run.events) if number not in old and _is_notable(one, run)]
         if at is None or not events:
             tell("there is no event: no alert of WARN or worse has been raised")
@@ -292,7 +292,7 @@ class TimeCursor:
 
     def go_to(self, text: str) -> None:
         """Carry out what was typed: a step, a window of the page's chart, a target, a limit, or `q`."""
-        stream, tell = self._app.followed.stream, self._app.show_message
+        stream, tell = self._app.followed.main.stream, self._app.show_message
         first, newest = stream.first_step, stream.last_step
         word, _, rest = text.strip().partition(" ")
         if not word:
@@ -324,7 +324,7 @@ class TimeCursor:
     def _set_goal(self, word: str, said: str) -> None:
         run, tell = self._app.followed, self._app.show_message
         try:
-            goal = goal_of(word, said, run.goal, run.stream.first_time_s, self._clock.wall())
+            goal = goal_of(word, said, run.goal, run.main.stream.first_time_s, self._clock.wall())
         except ValueError as error:
             tell(str(error))
             return

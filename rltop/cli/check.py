@@ -134,7 +134,7 @@ def _text(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot, *
 
 
 def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot | None) -> str:
-    rules = None if snapshot is None else snapshot.part.judging.rules
+    rules = None if snapshot is None else snapshot.part.known.rules
     options = config.ingest.rules if rules is None else rules.options
     if arguments.json:
         from rltop.report.document import check_document

@@ -49,7 +49,7 @@ def early_rows(found: FoundRun, config: Config, clock: Clock, width: int, height
     if found.awaits or last is None:
         return ()
     run = read_newest(found, kind, last, config, clock)
-    if not run.stream.rows and kind is not JSONL:
+    if not run.main.stream.rows and kind is not JSONL:
         return ()
     view = build_overview(Snapshot(run), width=width, height=height)
     return paint_overview(view, width, height, glyph_set(is_ascii=config.ui.is_ascii), has_counts=False)

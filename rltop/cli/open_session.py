@@ -188,11 +188,10 @@ def drain(session: Session) -> None:
 def reading_error(run: Run) -> SourceError | None:
     """Why a run could not be read to its end; None if it was."""
     error = run.trouble
-    if error is None or not run.stream.rows:
+    if error is None or not run.main.stream.rows:
         return error
-    read = (
-        f"{units.count(run.stream.rows)} records read before that, up to step {units.step(run.stream.last_step or 0)}"
-    )
+    stream = run.main.stream
+    read = f"{units.count(stream.rows)} records read before that, up to step {units.step(stream.last_step or 0)}"
     return SourceError(f"{error.message}; {read}", error.hint)
 
 

@@ -113,14 +113,14 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
         if suffix not in DATA and run.settings is None:
             run.settings = settings_near(run.path.raw)
         trouble: RltopError | None = reading_error(run)
-        whole = run.stream.first_step or 0, run.stream.last_step or 0
-        is_outside = run.stream.rows > 0 and _is_outside(window, whole)
+        whole = run.main.stream.first_step or 0, run.main.stream.last_step or 0
+        is_outside = run.main.stream.rows > 0 and _is_outside(window, whole)
         if is_outside and trouble is None:
             name = Label.of(found.path).display
             trouble = RltopError(f"{name} has no such steps", f"it has {whole[0]:,} to {whole[1]:,}")
         if trouble is not None:
             failed.append(trouble)
-        if trouble is None or (run.stream.rows and not is_outside):
+        if trouble is None or (run.main.stream.rows and not is_outside):
             has_charts = suffix not in DATA and len(reports) < MOST_RUNS
             first, last = window[0] if window[0] is not None else whole[0], window[1]
             reports.append(

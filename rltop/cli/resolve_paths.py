@@ -142,7 +142,7 @@ def look(paths: Sequence[str], give_up_s: float | None = None) -> Discovery:
     """
     begun = begin_look(paths)
     left_s, patience_s = LOOK_DEADLINE_S, min(GIVE_UP_S, give_up_s or GIVE_UP_S)
-    while not begun.wait(wait_s := min(TICK_S, left_s)):
+    while not begun.worker.join(wait_s := min(TICK_S, left_s)):
         left_s -= wait_s
         if begun.silent_s >= max(_LEAST_SILENCE_S, patience_s):
             raise _no_answer(begun.silent_s, f"looking in {', '.join(paths) or '.'}")

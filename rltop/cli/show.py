@@ -59,7 +59,7 @@ def show(arguments: Namespace) -> int:
 
     config = config._replace(ui=config.ui._replace(lists_first=not arguments.newest))
     paths = arguments.paths or ["."]
-    if not begun.wait(LOOK_DEADLINE_S):
+    if not begun.worker.join(LOOK_DEADLINE_S):
         return watch([run_being_sought(paths, begun.so_far, begun.silent_s)], config, paths, first=begun)
     discovery = begun.result()
     if (discovery.missing or not discovery.found) and is_awaited(discovery):

@@ -426,7 +426,7 @@ class RunWatch:
     def _tell(self, announcer: Announcer, *, is_over: bool = False) -> None:
         run, is_new = announcer.run, not announcer.has_begun
         notices = announcer.news()
-        has_rows = bool(run.stream.rows)
+        has_rows = bool(run.main.stream.rows)
         if announcer.has_begun and (is_new or (has_rows and announcer in self._empty)):
             self._say_begun(announcer)
             (self._empty.discard if has_rows else self._empty.add)(announcer)
@@ -484,7 +484,7 @@ class RunWatch:
         self._hooks.run_stuck_hook(["" if value is None else str(value) for value in (*told, *more)])
 
     def _say_begun(self, announcer: Announcer) -> None:
-        run, stream = announcer.run, announcer.run.stream
+        run, stream = announcer.run, announcer.run.main.stream
         records = "record" if stream.rows == 1 else "records"
         rows = f"{units.count(stream.rows)} {records} up to step {units.step(stream.last_step or 0)}"
         words = f"watching {run.path.display}: {rows if stream.rows else run.main.state_note or 'no record yet'}"
@@ -525,7 +525,7 @@ class RunWatch:
             event, words, code = said if is_done else _broken_off(run)
         if announcer.worst is Level.CRIT:
             code = EXIT_FIRING
-        step = run.stream.last_step
+        step = run.main.stream.last_step
         words += f", at step {units.step(step)}" if step is not None else ""
         words += "; --give-up never goes on waiting" if event == "given up" and self._may_judge(run) else ""
         self._log.write(
@@ -545,14 +545,14 @@ class RunWatch:
         settled_s = SETTLED_S if run.main.state is RunState.FINISHED else UNJUDGED_LIVE_S
         has_looked = run.path.raw == STANDARD_INPUT or self._session.has_looked_for_ending(run)
         if state is RunState.FINISHED and has_looked and (age_s is None or age_s >= settled_s):
-            if not run.stream.rows:
+            if not run.main.stream.rows:
                 return "finished", "finished, as its log says, without a record", EXIT_NO_METRICS
             return "finished", "finished", EXIT_OK
         if state is RunState.ENDED and age_s is None:
             return "finished", "end of input", EXIT_OK
         # A trainer may survive an error that it logs: only silence after it counts, which the run's state includes.
-        is_news = not self._options.is_from_now or run.stream.rows != self._rows_before.setdefault(
-            announcer, run.stream.rows
+        is_news = not self._options.is_from_now or run.main.stream.rows != self._rows_before.setdefault(
+            announcer, run.main.stream.rows
         )
         if run.failure.raw and state in (RunState.DIED, RunState.INTERRUPTED) and is_news:
             return _broken_off(run)
@@ -563,7 +563,7 @@ class RunWatch:
     def _given_up(self, announcer: Announcer, silent_s: float) -> tuple[str, str, int] | None:
         run, give_up_s = announcer.run, self._options.give_up_s
         why = run.main.state_note if run.state is RunState.LOST else f"no record for {units.duration(silent_s)}"
-        code = EXIT_DIED if run.stream.has_values else EXIT_NO_METRICS
+        code = EXIT_DIED if run.main.stream.has_values else EXIT_NO_METRICS
         if give_up_s is not None and silent_s >= give_up_s:
             return "given up", f"gave up: {why}", code
         if run.state is RunState.LOST and self._is_process_gone(run):
@@ -580,10 +580,10 @@ class RunWatch:
     def _is_gone(self, announcer: Announcer, silent_s: float) -> bool:
         """Whether the run is presumed to have ended because of its long silence."""
         run, watched_s = announcer.run, self._still_s(announcer)
-        if run.stream.rows and run.state is not RunState.LOST:
+        if run.main.stream.rows and run.state is not RunState.LOST:
             has_looked = self._session.has_looked_for_ending(run)
             return run.state is RunState.ENDED and silent_s >= ENDED_S and has_looked
-        is_there = not run.stream.rows and not run.main.is_awaited and not self._options.is_from_now
+        is_there = not run.main.stream.rows and not run.main.is_awaited and not self._options.is_from_now
         return (max(watched_s, run.main.still_s) if is_there else watched_s) >= GONE_S
 
     def _still_s(self, announcer: Announcer) -> float:

@@ -72,17 +72,13 @@ class CompressedDecoder(OuterDecoder):
         self._unpacked = memoryview(b"")
         self._may_give = False
         self._generation = 0
-        self._offset = 0
+        self.unpacked_bytes = 0
         self._members = 0
         self._is_broken = False
 
     @property
     def counts(self) -> Counts:  # type: ignore[override]  # delegates to the inner decoder
         return self._inner.counts
-
-    @property
-    def unpacked(self) -> int:
-        return self._offset
 
     @property
     def stopped(self) -> str:
@@ -105,7 +101,7 @@ class CompressedDecoder(OuterDecoder):
         if not self._unpacked and not self._is_broken:
             self._unpack()
         piece, self._unpacked = bytes(self._unpacked[:SLICE_BYTES]), self._unpacked[SLICE_BYTES:]
-        at, self._offset = self._offset, self._offset + len(piece)
+        at, self.unpacked_bytes = self.unpacked_bytes, self.unpacked_bytes + len(piece)
         return self._inner.feed(piece, at, self._generation) if piece else []
 
     def flush(self) -> list[Record]:
@@ -141,7 +137,7 @@ class CompressedDecoder(OuterDecoder):
         self._inflater = None
         self._packed.clear()
         self._unpacked, self._may_give = memoryview(b""), False
-        self._offset = self._members = 0
+        self.unpacked_bytes = self._members = 0
         self._is_broken = False
         self.note = ""
 

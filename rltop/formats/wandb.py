@@ -520,16 +520,12 @@ class WandbDecoder(BlockLogDecoder):
         self._items = ItemReader()
         self._last_keys: dict[str, None] = {}
         self._samples = Samples()
-        self._steps = TrackerSteps(self.counts)
+        self.steps = TrackerSteps(self.counts)
         self._alerts: list[tuple[str, str]] = []
 
     @property
     def group_size(self) -> int | None:
         return self.run.group_size
-
-    @property
-    def step_key(self) -> str:
-        return self._steps.key
 
     @property
     def is_finished(self) -> bool:
@@ -548,26 +544,26 @@ class WandbDecoder(BlockLogDecoder):
         """Read the run's settings and find the step key; the rows that follow are from later in the file."""
         self.feed(data, 0, 0)
         self.framer.reset()
-        self._steps.forget_rows()
+        self.steps.forget_rows()
         self._alerts.clear()
         self._samples.clear()
 
     def flush(self) -> list[Record]:
         """Rows waiting for the trainer's first step, unless one is expected."""
-        return self._records_of(self._steps.release(is_end=False))
+        return self._records_of(self.steps.release(is_end=False))
 
     @property
     def holds_back(self) -> bool:
-        return self._steps.is_holding
+        return self.steps.is_holding
 
     def finish(self) -> list[Record]:
         """Rows still waiting for a step. A partial last block is normal and not counted."""
-        return self._records_of(self._steps.release(is_end=True))
+        return self._records_of(self.steps.release(is_end=True))
 
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file starts: forget the partial block, the samples and how the run ended."""
         self.framer.reset()
-        self._steps = TrackerSteps(self.counts)
+        self.steps = TrackerSteps(self.counts)
         self._alerts.clear()
         self._samples.clear()
         self.run, self.exit_code = RunInfo(), None
@@ -581,9 +577,9 @@ class WandbDecoder(BlockLogDecoder):
             if wire != SPAN:
                 continue
             if number == _HISTORY:
-                self._steps.is_awaited = self.run.names_steps
+                self.steps.is_awaited = self.run.names_steps
                 row = self._history(payload, a, b, FilePosition(self._generation, at))
-                records += self._records_of(self._steps.place(row))
+                records += self._records_of(self.steps.place(row))
             elif number == _STATS:
                 self._sample(payload, a, b)
             elif number == _ALERT:
@@ -640,8 +636,8 @@ class WandbDecoder(BlockLogDecoder):
         title, text, level = (texts.get(number, b"").decode("utf-8", "replace") for number in (1, 2, 3))
         level = clipped_key(level.lower() or "info")
         self._alerts.append((level, alert_line(level, title, text)))
-        if self._steps.last is not None:
-            records += self._records_of([PlacedRow(TrackerRow({}, None, None, position), self._steps.last)])
+        if self.steps.last is not None:
+            records += self._records_of([PlacedRow(TrackerRow({}, None, None, position), self.steps.last)])
 
     def _records_of(self, rows: Iterable[PlacedRow]) -> list[Record]:
         records: list[Record] = []

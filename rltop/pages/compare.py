@@ -651,6 +651,6 @@ def first_divergence(run: Run, other: Run, known: Remembered) -> str:
         metrics = [one for one in common_metrics((ours, theirs)) if one[0] in CATALOG]
         return divergence_text(ours, theirs, metrics)
 
-    rows = run.stream.rows // _RECORDS, other.stream.rows // _RECORDS
+    rows = run.main.stream.rows // _RECORDS, other.main.stream.rows // _RECORDS
     at = (*rows, id(run.settings), id(other.settings))
     return known.of((id(run), id(other)), at, text)

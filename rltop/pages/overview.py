@@ -783,7 +783,7 @@ class OverviewPage(Page):
             return view
         from rltop.pages.compare import first_divergence, with_baseline  # noqa: PLC0415 - few sessions compare anything
 
-        ours, theirs, last = moment.snapshot, Snapshot(other), other.stream.last_step or 0
+        ours, theirs, last = moment.snapshot, Snapshot(other), other.main.stream.last_step or 0
         ends = f" (ends at step {units.step(last)})" if last < (ours.step or 0) else ""
         return view._replace(
             rows=with_baseline(view.rows, ours, theirs),

@@ -189,7 +189,7 @@ def build_timing(snapshot: Snapshot, *, count: int = HISTORY_STEPS, inner: int |
     measured = snapshot.measured
     at = measured.at_step
     history = measured.timing.history(count, inner)
-    is_measured = bool(history) and history[-1].step == at and measured.part.spans is not None
+    is_measured = bool(history) and history[-1].step == at and measured.part.known.pipeline.spans is not None
     if not is_measured and (not history or history[-1].step != at):
         exact = measured.timing.exact(inner)
         if exact is not None:

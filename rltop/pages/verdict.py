@@ -283,7 +283,7 @@ class Threshold(NamedTuple):
 
 def thresholds_of(snapshot: Snapshot, spec: RuleSpec) -> list[Threshold]:
     """Every threshold of a rule as in force for a run, those of its levels first."""
-    rules, profiles = snapshot.part.judging.rules, snapshot.part.judging.now.profiles
+    rules, profiles = snapshot.part.known.rules, snapshot.part.judging.now.profiles
     options = EngineOptions() if rules is None else rules.options
     now, usual = options.thresholds(spec.id, profiles), replace(options, own={}).thresholds(spec.id, profiles)
     own = own_settings_of(snapshot, spec.id)

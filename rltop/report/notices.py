@@ -145,7 +145,7 @@ class Announcer:
         return new
 
     def _newest_step(self) -> int:
-        return self.run.stream.last_step or 0
+        return self.run.main.stream.last_step or 0
 
     def _of_event(self, event: Event, verdict: Verdict | None) -> Iterator[Notice]:
         message = f"{event.stream}: {event.message}" if event.stream else event.message

@@ -127,7 +127,7 @@ class SilentRun(NamedTuple):
 
 
 def silent_run(run: Run, log: str = "") -> SilentRun:
-    stream, came_s = run.stream, run.main.newest_s
+    stream, came_s = run.main.stream, run.main.newest_s
     newest_s = came_s if stream.last_time_s is None else stream.last_time_s
     steps, times = stream.times(last=_TIMED)
     took_s = sorted(b - a for a, b in pairwise(times[-_STEPS:]) if b >= a)
@@ -346,13 +346,13 @@ class EndReader:
 
     def has_looked_at(self, run: Run) -> bool:
         known = self._seen.get(run)
-        return known is not None and known[0] == run.stream.rows and not self.worker.is_busy
+        return known is not None and known[0] == run.main.stream.rows and not self.worker.is_busy
 
     def _silent(self, run: Run) -> SilentRun | None:
         """What to look for; None if the run is live or nothing has changed."""
         if run.main.is_awaited or run.loading is not None or run.path.raw == "-":
             return None
-        rows, age_s, state = run.stream.rows, run.main.age_s, run.state
+        rows, age_s, state = run.main.stream.rows, run.main.age_s, run.state
         # A run without an age has been read to its end.
         if state in _BUSY or (state is RunState.LIVE and age_s is not None and age_s < STILL_S):
             return None
@@ -364,7 +364,7 @@ class EndReader:
         if self._seen.get(run) == known:
             return None
         self._seen[run] = known
-        newest = [run.stream.row(step) for step in run.stream.steps(last=_STEPS)]
+        newest = [run.main.stream.row(step) for step in run.main.stream.steps(last=_STEPS)]
         silent = silent_run(run, self._log)
         is_recent = self._clock.wall() - (silent.newest_s or 0.0) < GONE_S
         return silent._replace(newest=newest, may_be_stopped=is_recent and run.has_job and state not in _OVER)

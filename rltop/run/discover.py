@@ -488,7 +488,7 @@ def _title(path: str, kind: Kind | None) -> str:
         return named.name
     decoder = WandbDecoder()
     decoder.feed(data, 0, 0)
-    part = decoder.step_key.removesuffix("/step")
+    part = decoder.steps.key.removesuffix("/step")
     return f"{decoder.run.name or decoder.run.run_id}_{part}" if part in WANDB_PARTS else decoder.run.name
 
 
@@ -645,11 +645,8 @@ class FirstScan:
         self._error: Exception | None = None
         self._moved = (0, 0, 0)
         self._moved_s = clock.monotonic()
-        self._worker = Worker("discover")
-        self._worker.start(self._work)
-
-    def wait(self, timeout_s: float) -> bool:
-        return self._worker.join(timeout_s)
+        self.worker = Worker("discover")
+        self.worker.start(self._work)
 
     @property
     def silent_s(self) -> float:
@@ -788,7 +785,7 @@ class Rescanner:
 
     def _end_first(self, first: FirstScan) -> bool:
         """Report progress of the first scan until it ends, then its result; returns whether there may be more."""
-        while not first.wait(PROGRESS_S):
+        while not first.worker.join(PROGRESS_S):
             if self._has_ended.is_set():
                 return False
             self._offer([run_being_sought(self._paths, first.so_far, first.silent_s)])

@@ -10,7 +10,6 @@ from collections.abc import Hashable, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, cast
 
-from rltop.catalog.dialect import Identity
 from rltop.catalog.row_sets import AS_FOUND
 from rltop.errors import SourceError
 from rltop.formats.decoder import BARE_FAILURES
@@ -22,7 +21,6 @@ from rltop.run.places import RANK_LOG
 from rltop.run.preferences import NO_GOAL, NO_RULES, Goal, OwnRules
 from rltop.run.run_stream import RunStream
 from rltop.sources.events import TailState
-from rltop.store.stream import Stream
 from rltop.structs import Remembered
 
 if TYPE_CHECKING:
@@ -198,18 +196,9 @@ class Run:
     def close(self) -> None:
         for each in self.streams:
             each.close()
-        for close in [each.close for each in (self.rollouts, self.console, self.whereabouts) if each is not None]:
+        probes = None if self.whereabouts is None else self.whereabouts.probes
+        for close in [each.close for each in (self.rollouts, self.console, probes) if each is not None]:
             close()
-
-    # -- the main stream ---------------------------------------------------------------------------------------------
-
-    @property
-    def stream(self) -> Stream:
-        return self.main.stream
-
-    @property
-    def identity(self) -> Identity | None:
-        return self.main.identity
 
     # -- all streams ---------------------------------------------------------------------------------------------
 
@@ -272,7 +261,7 @@ class Run:
         """Where its job is, as followed, else by its files when it fell silent; None if only its rows tell."""
         if self.whereabouts is not None:
             return self.whereabouts.source_status()
-        return None if self.seen is None or self.seen.rows != self.stream.rows else self.seen.source_status()
+        return None if self.seen is None or self.seen.rows != self.main.stream.rows else self.seen.source_status()
 
     @property
     def failure(self) -> Label:
@@ -300,7 +289,7 @@ class Run:
         """The failure in the adjacent console log, if no row has followed and no stream has a better description."""
         said = (each.failure.raw for each in self.streams)
         is_told = any(one and not one.startswith(BARE_FAILURES) for one in said)
-        return None if is_told or self.ending is None or self.ending.rows != self.stream.rows else self.ending
+        return None if is_told or self.ending is None or self.ending.rows != self.main.stream.rows else self.ending
 
     @property
     def _died_job(self) -> JobStatus | None:
@@ -391,9 +380,9 @@ class Run:
         """The verdicts at a step, worst first, those of other streams at the same time; None: the current ones."""
         if step is None:
             return tuple(self.verdicts)
-        found = standing_at(self.events, step, self.main.judging.muted, self.identity)
+        found = standing_at(self.events, step, self.main.judging.muted, self.main.identity)
         for each in self._judged:
-            there = each.verdicts_at(step_at_same_time(self.stream, step, each.stream))
+            there = each.verdicts_at(step_at_same_time(self.main.stream, step, each.stream))
             found += verdicts_of_stream(there, each.role)
         return tuple(_advised(worst_first(found), self.state))
 
@@ -406,7 +395,7 @@ class Run:
             return tuple(found)
         found += self.main.muted_at(step)
         for each in self._judged:
-            at = None if step is None else step_at_same_time(self.stream, step, each.stream)
+            at = None if step is None else step_at_same_time(self.main.stream, step, each.stream)
             found += verdicts_of_stream(each.muted_at(at), each.role)
         return worst_first(found)
 

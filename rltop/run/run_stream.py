@@ -31,7 +31,7 @@ from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.run.rule_runner import RuleRunner
-    from rltop.stats.ranks import RankHistory, SpanBook
+    from rltop.stats.ranks import RankHistory
 
 FIRST_ROWS = 32
 """Rows at the end that are shown first: enough for the timing strip, in about 10 ms."""
@@ -415,10 +415,6 @@ class RunStream:
         return None if self.identity is None else self.identity.group_size
 
     @property
-    def spans(self) -> SpanBook | None:
-        return self.known.pipeline.spans
-
-    @property
     def _kind(self) -> Kind | None:
         decoder = self.known.pipeline.decoder
         return decoder.kind if isinstance(decoder, AutoDecoder) else None
@@ -434,7 +430,7 @@ class RunStream:
     @property
     def ranks(self) -> RankHistory | None:
         """Times of each rank in the newest steps, from spans; None without any."""
-        book = self.spans
+        book = self.known.pipeline.spans
         if book is None:
             return None
         if self._measured[0] != book.version:
@@ -728,11 +724,6 @@ class Judging:
         self.checkpoints = CheckpointFinder(stream.path.raw, is_network=stream.whole.feed.is_network)
 
     @property
-    def rules(self) -> RuleRunner | None:
-        """The rules that judge the whole file; None if nothing is judged."""
-        return self._stream.known.rules
-
-    @property
     def now(self) -> Judgement:
         return self.judged(is_loading=self._stream.loading is not None)
 
@@ -768,10 +759,11 @@ class Judging:
     @property
     def count(self) -> int:
         """Number of final transitions."""
-        return 0 if self.rules is None else len(self.rules.events)
+        rules = self._stream.known.rules
+        return 0 if rules is None else len(rules.events)
 
     def _judge(self, is_loading: bool) -> Judgement:
-        rules, shown = self.rules, self._stream.shown
+        rules, shown = self._stream.known.rules, self._stream.shown
         seen = self._seen(shown)
         settled, times = ([], []) if rules is None else (rules.events, rules.event_times)
         profiles: Sequence[str] = () if rules is None else [profile.name for profile in rules.profiles]
@@ -814,20 +806,23 @@ class Judging:
 
     @property
     def muted(self) -> frozenset[str]:
-        return frozenset() if self.rules is None else self.rules.muted
+        rules = self._stream.known.rules
+        return frozenset() if rules is None else rules.muted
 
     @property
     def silenced(self) -> frozenset[str]:
-        rules = self.rules
+        rules = self._stream.known.rules
         return frozenset() if rules is None else rules.options.silenced(self.now.profiles)
 
     @property
     def records(self) -> int:
-        return 0 if self.rules is None else self.rules.records
+        rules = self._stream.known.rules
+        return 0 if rules is None else rules.records
 
     def look_for_checkpoints(self) -> None:
         """Search for checkpoints if needed: a collapse names the last one before it."""
-        if self.rules is not None and self.checkpoints.look_for(self.rules):
+        rules = self._stream.known.rules
+        if rules is not None and self.checkpoints.look_for(rules):
             self.changes += 1
 
 

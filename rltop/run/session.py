@@ -634,7 +634,7 @@ def _judges(run: Run) -> bool:
 
 
 def _logs_group_ratio(run: Run) -> bool:
-    return run.identity is not None and run.identity.primary("group_len_ratio") is not None
+    return run.main.identity is not None and run.main.identity.primary("group_len_ratio") is not None
 
 
 def _extend(known: FoundRun, now: FoundRun, run: Run) -> bool:

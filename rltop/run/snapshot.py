@@ -160,7 +160,7 @@ class Timing:
 
     @property
     def is_measured(self) -> bool:
-        spans = self._snapshot.part.spans
+        spans = self._snapshot.part.known.pipeline.spans
         return spans is not None and bool(spans.steps)
 
     @property
@@ -179,7 +179,7 @@ class Timing:
             unclaimed: number of durations without a stage, longest first, in the newest tree; None: all. The other
                 trees have none.
         """
-        until, spans = self._snapshot.at_step, self._snapshot.part.spans
+        until, spans = self._snapshot.at_step, self._snapshot.part.known.pipeline.spans
         if spans is not None and spans.steps:
             held: Sequence[int] = spans.steps
             known = held[: len(held) if until is None else bisect_right(held, until)]

@@ -143,7 +143,7 @@ def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -
     decoder = CompressedDecoder(codec, AutoDecoder(path, DecoderOptions(), layers=1))
     records = decoder.feed(head, 0, 0)
     for _ in range(_UNPACKED_SLICES):
-        if records or not decoder.has_more or decoder.unpacked >= _UNPACKED_BYTES:
+        if records or not decoder.has_more or decoder.unpacked_bytes >= _UNPACKED_BYTES:
             break
         records = decoder.decode_more()
     if is_all and not records and not decoder.has_more:

@@ -131,7 +131,7 @@ def with_run_state(run: Run, found: JobStatus) -> JobStatus:
         state=ended,
         source=log or found.source,
         last_line=found.last_line if log in ("", found.log) else "",
-        since=run.stream.last_time_s,
+        since=run.main.stream.last_time_s,
         cause=run.failure.raw or (ranks_still_busy(found.ranks) if ended == "finished" else None),
         phase=None,
         phase_key=None,
@@ -178,8 +178,8 @@ class Whereabouts:
 
     def poll(self) -> None:
         """Pass on new rows, collect results of probes, and query those that are due."""
-        last = self._run.stream.last_step
-        if self._sought.rows != self._run.stream.rows:
+        last = self._run.main.stream.last_step
+        if self._sought.rows != self._run.main.stream.rows:
             self._sought = silent_run(self._run)
         if last is not None and last != self._fed:
             first = self._fed if self._fed is not None and self._fed < last else None
@@ -201,6 +201,3 @@ class Whereabouts:
     def status(self) -> JobStatus:
         """Where the job is, taking into account how the run itself reports its end."""
         return with_run_state(self._run, self.source_status())
-
-    def close(self) -> None:
-        self.probes.close()

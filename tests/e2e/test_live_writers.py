@@ -103,7 +103,9 @@ class Follower:
             if condition(self.run):
                 return time.monotonic() - started
             self.bell.wait(0.02)
-        pytest.fail(f"{what} did not come: {self.run.stream.last_step}, {self.run.state}, {self.run.main.state_note}")
+        pytest.fail(
+            f"{what} did not come: {self.run.main.stream.last_step}, {self.run.state}, {self.run.main.state_note}"
+        )
 
     def close(self) -> None:
         self.session.close()
@@ -114,7 +116,7 @@ def has_row(step: int) -> Callable[[Run], bool]:
     """Is the step there, with what is logged in it?"""
 
     def is_there(run: Run) -> bool:
-        stream = run.stream
+        stream = run.main.stream
         key = next((key for key in ("reward", "train/reward", "time/train") if stream.has(key)), None)
         return stream.last_step == step and key is not None and stream.value(key, step) in (step, 7.0)
 
@@ -133,7 +135,7 @@ def follow_writer(kind: str, path: Path, writer: Writer, lag: int = 0) -> list[f
             if step > lag:
                 waits.append(follower.seconds_until(has_row(step - lag), f"step {step - lag} of {kind}"))
         assert follower.run.counts.bad_lines == 0
-        assert list(follower.run.stream.steps()) == list(STEPS[: len(STEPS) - lag])
+        assert list(follower.run.main.stream.steps()) == list(STEPS[: len(STEPS) - lag])
     finally:
         follower.close()
     return waits

@@ -29,11 +29,11 @@ def judged(case: Path) -> Run:
 @each_row("case", CASES, ids=IDS)
 def test_a_run_is_recognised_and_counted(case: Path) -> None:
     told, run = expected(case), judged(case)
-    assert run.identity.dialect.name == told["dialect"]
-    assert run.identity.algorithm.value == told["algorithm"]
-    assert run.stream.last_step == told["last_step"]
-    assert run.stream.rows == told["records"]
-    assert list(run.stream.restarts) == told["restarts"]
+    assert run.main.identity.dialect.name == told["dialect"]
+    assert run.main.identity.algorithm.value == told["algorithm"]
+    assert run.main.stream.last_step == told["last_step"]
+    assert run.main.stream.rows == told["records"]
+    assert list(run.main.stream.restarts) == told["restarts"]
     assert run.counts.lines == told["lines"]
     assert run.counts.bad_lines == 0
 

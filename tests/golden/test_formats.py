@@ -24,17 +24,17 @@ def root():
 
 
 def points(run, key):
-    series = run.stream.series(key)
+    series = run.main.stream.series(key)
     return {step: value for step, value in zip(series.steps, series.values, strict=True) if value == value}
 
 
 def agree(one, other, rel, *, leaving_out=()):
     """Every value that both have of a signal, on every step that both have."""
     compared = 0
-    assert one.identity.dialect is other.identity.dialect
-    assert one.identity.algorithm is other.identity.algorithm
-    theirs = {(name, s.instance): s for name, signals in other.identity.signals.items() for s in signals}
-    for name, signals in one.identity.signals.items():
+    assert one.main.identity.dialect is other.main.identity.dialect
+    assert one.main.identity.algorithm is other.main.identity.algorithm
+    theirs = {(name, s.instance): s for name, signals in other.main.identity.signals.items() for s in signals}
+    for name, signals in one.main.identity.signals.items():
         for signal in signals:
             match = theirs.get((name, signal.instance))
             if match is None or name in leaving_out:
@@ -50,22 +50,22 @@ def agree(one, other, rel, *, leaving_out=()):
 @pytest.mark.parametrize("state", paths_of(lambda root: root.glob("trl/*/trainer_state.json")))
 def test_a_trainer_state_says_what_the_rows_said(state):
     one, other = whole(state), whole(state.parent / "metrics.jsonl")
-    assert one.stream.last_step == other.stream.last_step
+    assert one.main.stream.last_step == other.main.stream.last_step
     assert agree(one, other, 1e-9) > 1000
 
 
 @pytest.mark.parametrize("events", paths_of(lambda root: root.glob("trl/*/tb")))
 def test_event_files_say_what_the_rows_said(events):
     one, other = whole(events), whole(events.parent / "metrics.jsonl")
-    assert one.stream.last_step == other.stream.last_step
-    assert one.stream.restarts == other.stream.restarts
+    assert one.main.stream.last_step == other.main.stream.last_step
+    assert one.main.stream.restarts == other.main.stream.restarts
     assert agree(one, other, FLOAT32) > 1000
 
 
 def test_two_event_files_of_one_folder_are_one_run_with_a_restart():
     (run,) = discover([str(root() / "trl" / "grpo_restart" / "tb")]).found
     assert len(run.earlier) == 1
-    assert whole(root() / "trl" / "grpo_restart" / "tb").stream.restarts == (121,)
+    assert whole(root() / "trl" / "grpo_restart" / "tb").main.stream.restarts == (121,)
 
 
 def test_a_console_log_and_a_wandb_file_of_one_run_agree():
@@ -77,7 +77,7 @@ def test_a_console_log_and_a_wandb_file_of_one_run_agree():
 def test_a_console_log_and_a_trainer_state_of_one_run_agree():
     one = whole(root() / "public" / "trl-dpo" / "clean-code-dpo" / "trainer_state.json")
     other = whole(root() / "public" / "trl-dpo-console" / "clean-code-dpo-log" / "dpo.log")
-    assert list(one.stream.steps()) == list(other.stream.steps())
+    assert list(one.main.stream.steps()) == list(other.main.stream.steps())
     # Epochs are printed with two decimals.
     assert agree(one, other, FLOAT32, leaving_out={"epoch"}) > 150
 
@@ -86,11 +86,11 @@ def test_a_table_and_an_event_file_of_one_run_agree():
     """One counts iterations and the other samples of the environment; rows come in the same order."""
     one = whole(root() / "public" / "rllib" / "halfcheetah-sac-progress-csv" / "progress.csv")
     other = whole(next((root() / "public" / "rllib" / "halfcheetah-sac-tfevents").glob("*tfevents*")))
-    assert list(other.stream.steps()) == [int(step) for step in one.stream.series("timesteps_total").values]
-    shared = [key for key in one.stream.keys if other.stream.has(f"ray/tune/{key}")]
+    assert list(other.main.stream.steps()) == [int(step) for step in one.main.stream.series("timesteps_total").values]
+    shared = [key for key in one.main.stream.keys if other.main.stream.has(f"ray/tune/{key}")]
     assert len(shared) > 30
     for key in shared:
-        left, right = one.stream.series(key).values, other.stream.series(f"ray/tune/{key}").values
+        left, right = one.main.stream.series(key).values, other.main.stream.series(f"ray/tune/{key}").values
         assert len(left) == len(right) == 145
         for a, b in zip(left, right, strict=True):
             assert (a != a and b != b) or math.isclose(a, b, rel_tol=FLOAT32, abs_tol=1e-30), key

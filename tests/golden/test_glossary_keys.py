@@ -49,7 +49,7 @@ def identity_of(entries: Sequence[Entry], folder: Path) -> Identity:
     lines = [json.dumps({"step": step, **row}) for step in range(1, 13)]
     file = folder / "metrics.jsonl"
     file.write_text("\n".join(lines) + "\n")
-    identity = read_whole(str(file), Config(), FakeClock()).runs[0].identity
+    identity = read_whole(str(file), Config(), FakeClock()).runs[0].main.identity
     assert identity is not None
     return identity
 
@@ -112,7 +112,7 @@ def test_a_critic_that_is_updated_means_ppo(key: str, tmp_path: Path) -> None:
     (tmp_path / "m.jsonl").write_text(
         "\n".join(json.dumps({"step": step, "data": row}) for step in range(1, 13)) + "\n"
     )
-    identity = read_whole(str(tmp_path / "m.jsonl"), Config(), FakeClock()).runs[0].identity
+    identity = read_whole(str(tmp_path / "m.jsonl"), Config(), FakeClock()).runs[0].main.identity
     assert (identity.algorithm.value, identity.traits.has_critic) == ("ppo", True)
 
 
@@ -122,7 +122,7 @@ def test_keys_of_one_trainer_are_known_beside_those_of_another(tmp_path: Path) -
          "val-core/gsm8k/acc/mean@4", "actor/pg_clipfrac"), 0.5,
     )  # fmt: skip
     (tmp_path / "m.jsonl").write_text("\n".join(json.dumps({"step": step, **row}) for step in range(1, 13)) + "\n")
-    identity = read_whole(str(tmp_path / "m.jsonl"), Config(), FakeClock()).runs[0].identity
+    identity = read_whole(str(tmp_path / "m.jsonl"), Config(), FakeClock()).runs[0].main.identity
     assert identity.dialect.name == "TRL"
     found = {name: identity.primary(name) for name in ("off_policy_kl", "val_score", "clip_frac")}
     assert {name: signal and signal.key for name, signal in found.items()} == {
@@ -136,7 +136,7 @@ def test_keys_of_one_trainer_are_known_beside_those_of_another(tmp_path: Path) -
 def test_a_key_of_which_trainers_mean_different_things_stays_unknown(key: str, tmp_path: Path) -> None:
     row = {"alpha": 0.5, key: 0.5}
     (tmp_path / "m.jsonl").write_text("\n".join(json.dumps({"step": step, **row}) for step in range(1, 13)) + "\n")
-    identity = read_whole(str(tmp_path / "m.jsonl"), Config(), FakeClock()).runs[0].identity
+    identity = read_whole(str(tmp_path / "m.jsonl"), Config(), FakeClock()).runs[0].main.identity
     assert not [metric for metric, signals in identity.signals.items() for one in signals if one.key == key]
 
 

@@ -44,7 +44,7 @@ def test_what_ships_is_recognised(measure: ModuleType) -> None:
     for path, trainer, algorithm in measure.cases():
         run = whole(path)
         found = measure.recognised(run)
-        assert (run.identity.dialect.name, run.identity.algorithm.value) == (trainer, algorithm), path
+        assert (run.main.identity.dialect.name, run.main.identity.algorithm.value) == (trainer, algorithm), path
         assert found.share >= 0.95, (path, set(found.logged) - set(found.known))
         assert found.right == found.timed, path
         seen.add(trainer)
@@ -62,7 +62,7 @@ def test_a_public_run_is_recognised(path: Path, measure: ModuleType) -> None:
     run = whole(path)
     name = f"{path.parent.parent.name}/{path.parent.name}"
     expected = ALGORITHMS.get(name) or ALGORITHMS[path.parent.parent.name]
-    assert (run.identity.dialect.name, run.identity.algorithm.value) == expected
+    assert (run.main.identity.dialect.name, run.main.identity.algorithm.value) == expected
     found = measure.recognised(run)
     if expected[0] != "generic":
         assert found.share >= LEAST_KNOWN, sorted(set(found.logged) - set(found.known))

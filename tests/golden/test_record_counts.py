@@ -63,24 +63,24 @@ def test_a_public_run_has_the_records_that_its_source_says(folder: Path) -> None
     run, said = whole(path), said_of(folder)
     assert run.counts.rows == said.rows
     assert run.counts.no_step_lines == run.counts.oversize_lines == 0
-    assert len(run.stream.restarts) == said.restarts
+    assert len(run.main.stream.restarts) == said.restarts
     if said.rows == 0:
-        assert run.identity is None
+        assert run.main.identity is None
         assert run.failure
         return
-    assert run.identity is not None
+    assert run.main.identity is not None
     other = BESIDE.get(f"{folder.parent.name}/{folder.name}")
     if other is None:
-        assert said.restarts or len(run.stream.steps()) == said.steps
+        assert said.restarts or len(run.main.stream.steps()) == said.steps
     else:
         (beside,) = (each for each in (folder.parent.parent / other).iterdir() if each.name not in ASIDE)
-        assert list(run.stream.steps()) == list(whole(beside).stream.steps())
+        assert list(run.main.stream.steps()) == list(whole(beside).main.stream.steps())
     if said.first is not None:
-        assert run.stream.first_step == said.first
+        assert run.main.stream.first_step == said.first
     if said.last is not None:
-        assert run.stream.last_step == said.last
+        assert run.main.stream.last_step == said.last
     if said.keys is not None:
-        count = len([key for key in run.stream.keys if not key.startswith("system/")])
+        count = len([key for key in run.main.stream.keys if not key.startswith("system/")])
         count += f"{folder.parent.name}/{folder.name}" in ROUNDED
         # What a cut took from a row of veRL stands in the validation that is printed beside it.
         assert count > said.keys if run.counts.cut_evaluations else count == said.keys
@@ -91,21 +91,21 @@ def test_a_labelled_run_has_the_records_that_its_label_says(folder: Path) -> Non
     said = json.loads((folder / "label.json").read_text())["file"]
     run = whole(folder / "metrics.jsonl")
     assert run.counts.rows == run.counts.lines == said["n_lines"]
-    assert run.stream.rows == said["n_train"]
-    assert (run.stream.first_step, run.stream.last_step) == (said["first_step"], said["last_step"])
-    assert list(run.stream.restarts) == [to for _, to in said["step_goes_back"]]
+    assert run.main.stream.rows == said["n_train"]
+    assert (run.main.stream.first_step, run.main.stream.last_step) == (said["first_step"], said["last_step"])
+    assert list(run.main.stream.restarts) == [to for _, to in said["step_goes_back"]]
     assert run.counts.nonfinite_values == sum(said["non_finite_values"].values())
-    steps = list(run.stream.steps())
+    steps = list(run.main.stream.steps())
 
     state = folder / "trainer_state.json"
     if state.exists():
         document = whole(state)
         assert document.counts.rows == len(json.loads(state.read_text())["log_history"])
-        assert list(document.stream.steps()) == steps
+        assert list(document.main.stream.steps()) == steps
     if (folder / "tb").is_dir():
         events = whole(folder / "tb")
-        assert events.stream.rows == said["n_train"]
-        assert (list(events.stream.steps()), events.stream.restarts) == (steps, run.stream.restarts)
+        assert events.main.stream.rows == said["n_train"]
+        assert (list(events.main.stream.steps()), events.main.stream.restarts) == (steps, run.main.stream.restarts)
 
 
 def every_file(root: Path) -> set[Path]:
@@ -124,7 +124,7 @@ def test_check_has_an_answer_for_every_file_and_calls_keys_what_they_are(
     assert "internal error" not in told.err
     if code == 2:
         return
-    identity = whole(path).identity
+    identity = whole(path).main.identity
     if identity is None or identity.dialect.name == "generic":
         return
     named = {signal.key: name for name, signals in identity.signals.items() for signal in signals}

@@ -65,7 +65,7 @@ def expected(run: RecordedRun) -> tuple[str, Algorithm]:
 
 def agrees_with_its_file(path: Path, dialect: str, algorithm: Algorithm) -> None:
     run = whole(path)
-    identity, stream = run.identity, run.stream
+    identity, stream = run.main.identity, run.main.stream
     assert (identity.dialect.name, identity.algorithm) == (dialect, algorithm)
     step, values = last_record(path)
     assert stream.last_step == step
@@ -109,8 +109,12 @@ def test_a_preview_of_the_end_is_recognised_alike(run: RecordedRun) -> None:
 @each_jsonl_run()
 def test_the_stages_of_a_recorded_step_add_up(run: RecordedRun) -> None:
     read = whole(run.metrics)
-    plan = read.identity.dialect.timing
-    timings = [] if plan is None else [step_timing(plan, step, read.stream.row(step)) for step in read.stream.steps()]
+    plan = read.main.identity.dialect.timing
+    timings = (
+        []
+        if plan is None
+        else [step_timing(plan, step, read.main.stream.row(step)) for step in read.main.stream.steps()]
+    )
     for timing in filter(None, timings):
         assert not timing.is_overlapping
         explained = sum(span.duration_s for span in timing.spans if span.kind is not SpanKind.OVERLAPPING)

@@ -74,7 +74,7 @@ def run_of_case(name: str) -> Run:
 
 @each_row("name", MEANINGS)
 def test_metrics_are_found_under_the_trainers_own_keys(name: str) -> None:
-    identity = run_of_case(name).identity
+    identity = run_of_case(name).main.identity
     assert identity is not None
     found = {metric: identity.primary(metric) for metric in MEANINGS[name]}
     assert {metric: signal and signal.key for metric, signal in found.items()} == MEANINGS[name]
@@ -115,7 +115,7 @@ def test_a_share_that_comes_late_is_no_fall_of_the_validation_score(tmp_path: Pa
                     row |= {"eval/pass_at_1": score - 0.02, "eval/pass_at_4": score + 0.1}
             file.write(json.dumps(row) + "\n")
     run = read_whole(str(path), Config(), FakeClock()).runs[0]
-    assert run.identity.dialect.name == "open-instruct"
+    assert run.main.identity.dialect.name == "open-instruct"
     told = [event for event in run.events if event.raised_by == "F3"]
     assert {event.key for event in told} == {"eval/scores"}
     assert len(told) == 10

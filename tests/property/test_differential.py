@@ -40,9 +40,9 @@ FIXTURES = sorted(path for path in folder("fixtures").rglob("metrics.jsonl") if 
 def outcome(run):
     """What a run came to: everything that must not depend on how it arrived."""
     return {
-        "store": contents(run.stream),
+        "store": contents(run.main.stream),
         "events": list(run.events),
-        "identity": run.identity,
+        "identity": run.main.identity,
         "verdicts": list(run.verdicts),
         "records": run.main.judging.records,
         "counts": run.counts,
@@ -186,13 +186,13 @@ def test_the_preview_is_shown_until_history_has_caught_up(tmp_path, monkeypatch)
     for _ in range(3):
         run.advance(lambda: True)
     assert run.main.is_preview
-    assert run.stream.last_step == 6_000
-    assert run.stream.first_step is not None and run.stream.first_step >= 5_990
+    assert run.main.stream.last_step == 6_000
+    assert run.main.stream.first_step is not None and run.main.stream.first_step >= 5_990
     assert run.loading is not None and run.loading < 1
     while session.step(1e9):
         pass
     assert not run.main.is_preview
-    assert run.stream.rows == 6_000
+    assert run.main.stream.rows == 6_000
     assert run.loading is None
 
 

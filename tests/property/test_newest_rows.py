@@ -172,8 +172,8 @@ SLOW = examples(30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.fun
 def test_the_newest_rows_are_those_of_the_whole_file(small_blocks, tmp_path_factory, file, share, rows):
     path = tmp_path_factory.mktemp("newest") / NAMES[file.kind]
     path.write_bytes(file.data[: round(share * len(file.data))])
-    whole, first = rows_of(followed(path, file.kind, has_preview=False).stream), newest(path, file.kind, rows)
-    shown = rows_of(first.stream)
+    whole, first = rows_of(followed(path, file.kind, has_preview=False).main.stream), newest(path, file.kind, rows)
+    shown = rows_of(first.main.stream)
     if not shown:
         assert len(whole) <= 3  # of W&B's rows the first three wait until it is known what their step is
         return
@@ -191,7 +191,7 @@ def test_a_damaged_end_is_the_same_run_with_and_without_the_newest_rows_first(
     at = max(0, len(file.data) - back)
     path.write_bytes(file.data[:at] + damage + file.data[at + len(damage) :])
     plain, quick = (followed(path, file.kind, has_preview=has_preview) for has_preview in (False, True))
-    assert contents(quick.stream) == contents(plain.stream)
+    assert contents(quick.main.stream) == contents(plain.main.stream)
     assert quick.counts == plain.counts
     assert list(quick.events) == list(plain.events)
     assert quick.loading is None and not quick.main.is_preview
@@ -203,10 +203,10 @@ def test_a_damaged_end_is_the_same_run_with_and_without_the_newest_rows_first(
 def test_the_newest_rows_do_not_depend_on_the_blocks(tmp_path_factory, file, seed):
     path = tmp_path_factory.mktemp("blocks") / NAMES[file.kind]
     path.write_bytes(file.data)
-    whole = rows_of(followed(path, file.kind, has_preview=False).stream)
+    whole = rows_of(followed(path, file.kind, has_preview=False).main.stream)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tail, "FIRST_BLOCK", random.Random(seed).choice([60, 999, 4_096, 50_000]))
-        shown = rows_of(newest(path, file.kind, 8).stream)
+        shown = rows_of(newest(path, file.kind, 8).main.stream)
     assert max(shown, default=None) == (max(whole) if len(whole) > 3 or shown else None)
 
 
@@ -228,10 +228,10 @@ def test_a_recorded_file_is_the_same_run_with_and_without_its_newest_rows_first(
     if kind not in NAMES or refused:
         return
     plain, quick = (followed(path, kind, has_preview=has_preview) for has_preview in (False, True))
-    assert contents(quick.stream) == contents(plain.stream)
+    assert contents(quick.main.stream) == contents(plain.main.stream)
     assert list(quick.events) == list(plain.events)
     first = newest(path, kind, 32)
-    assert first.stream.last_step in (plain.stream.last_step, None)
+    assert first.main.stream.last_step in (plain.main.stream.last_step, None)
 
 
 class Pieces:
@@ -273,22 +273,22 @@ def test_a_file_that_grows_while_its_history_is_read(small_blocks, small_pieces,
             written = stop
         has_moved = run.advance(Pieces(rng.randint(1, 6)))
         clock.advance(rng.choice([0.0, 0.0, 0.05, 0.3]))
-        if not run.main.is_opening and run.stream.last_step is not None:
-            seen.append(run.stream.last_step)
+        if not run.main.is_opening and run.main.stream.last_step is not None:
+            seen.append(run.main.stream.last_step)
         if not has_moved and written == len(file.data) and run.loading is None:
             break
     clock.advance(1.0)
     while run.advance(Pieces(5)):
         pass
     whole = followed(path, file.kind, has_preview=False)
-    assert rows_of(run.stream) == rows_of(whole.stream)
+    assert rows_of(run.main.stream) == rows_of(whole.main.stream)
     counts = run.counts
     # A row of several events that is shown as far as it goes is counted again when its rest comes.
     counts.rows = whole.counts.rows if file.kind is TENSORBOARD else counts.rows
     assert counts == whole.counts
     # The newest step never goes back, nor is any other shown than one that the file has.
-    assert [*seen, run.stream.last_step] == sorted([*seen, run.stream.last_step])
-    assert set(seen) <= rows_of(whole.stream).keys()
+    assert [*seen, run.main.stream.last_step] == sorted([*seen, run.main.stream.last_step])
+    assert set(seen) <= rows_of(whole.main.stream).keys()
 
 
 @pytest.mark.parametrize("kind", [JSONL, CSV])
@@ -303,6 +303,6 @@ def test_no_older_step_is_shown_while_the_last_rows_are_decoded(small_blocks, sm
     seen = set()
     while run.advance(Pieces(1)):
         clock.advance(0.01)
-        if not run.main.is_opening and run.stream.last_step is not None:
-            seen.add(run.stream.last_step)
+        if not run.main.is_opening and run.main.stream.last_step is not None:
+            seen.add(run.main.stream.last_step)
     assert seen == {1_000}

@@ -122,7 +122,7 @@ def outcome(decoder: WandbDecoder, data: bytes, edges: list[int]) -> list[object
     rows = [(r.step, r.time_s, r.schema.keys, r.values.tobytes(), r.marks, r.position) for r in records]
     counts = decoder.counts
     said = [getattr(counts, name) for name in counts.names()], counts.first_bad_line, counts.first_bad_reason
-    return [rows, said, decoder.framer.bad_bytes, decoder.framer.held_bytes, decoder.step_key]
+    return [rows, said, decoder.framer.bad_bytes, decoder.framer.held_bytes, decoder.steps.key]
 
 
 @examples(100)

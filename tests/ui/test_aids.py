@@ -128,7 +128,7 @@ async def test_a_value_is_copied_with_every_digit_and_a_row_as_it_reads(monkeypa
         texts = clipboard(app, monkeypatch)
         assert screen_of(app).board.select(Target(TargetKind.METRIC, "actor/entropy"))
         await press(pilot, "y")
-        assert texts == [repr(app.followed.stream.series("actor/entropy").values[-1])]
+        assert texts == [repr(app.followed.main.stream.series("actor/entropy").values[-1])]
         assert status_text(app).startswith("copied actor/entropy of step")
         await press(pilot, "Y")
         assert "actor/entropy" in texts[-1]
@@ -155,7 +155,7 @@ async def test_on_a_chart_its_own_metric_is_copied_until_a_related_one_is_select
         await pilot.pause()
         related = screen_of(app).board.selection.target
         assert related is not None and related.name != "actor/entropy"
-        series = app.followed.stream.series("actor/entropy")
+        series = app.followed.main.stream.series("actor/entropy")
         await press(pilot, "y")
         assert texts == [repr(series.values[-1])] and status_text(app).startswith("copied actor/entropy of step")
         await press(pilot, "comma", "y")
@@ -394,7 +394,7 @@ async def test_before_the_rows_in_memory_one_travels_by_their_distance(tmp_path:
     rows = ({"step": 10 * n, **{f"k{key}": float(n) for key in range(40)}} for n in range(3000))
     ingest = IngestOptions(store=StoreOptions(memory_bytes=100_000))
     async with running(app_over(write_rows(tmp_path / "m.jsonl", rows), ingest=ingest), SIZE) as (app, pilot):
-        first_raw = app.followed.stream.steps()[0]
+        first_raw = app.followed.main.stream.steps()[0]
         assert first_raw > 1000
         await go(pilot, "100")
         for key, step in (

@@ -194,7 +194,7 @@ async def test_a_pause_freezes_the_picture_and_not_the_reading(tmp_path: Path) -
         # Longer than what is put off until the screen stands.
         await pilot.pause(SETTLED_S + 0.2)
         assert page_text(app) == before
-        assert app.followed.stream.last_step == 50
+        assert app.followed.main.stream.last_step == 50
         await press(pilot, "m")
         assert "0.0333" in page_text(app), "a page that is opened during a pause shows the frozen step"
         await press(pilot, "escape", "ctrl+s")
@@ -234,14 +234,14 @@ async def test_rows_between_two_pictures_are_not_judged_one_by_one(
         return asked(self, stream, identity)
 
     async with app.run_test(size=WIDE) as pilot:
-        await until(pilot, lambda: app.followed.stream.last_step == 40)
+        await until(pilot, lambda: app.followed.main.stream.last_step == 40)
         clock.advance(0.5)
         asked = RuleRunner.peek
         monkeypatch.setattr(RuleRunner, "peek", peek)
         for step in range(41, 49):
             write_rows(path, rows(1, step), mode="a")
             app.session.notifier.notify()
-            await until(pilot, lambda step=step: app.followed.stream.last_step == step)  # type: ignore[misc]
+            await until(pilot, lambda step=step: app.followed.main.stream.last_step == step)  # type: ignore[misc]
             clock.advance(0.02)
     assert len(judged) <= 2, f"for the first of them, and where the next picture is due: {judged}"
 
@@ -251,11 +251,11 @@ async def test_a_downsampled_step_is_read_again_from_the_file(tmp_path: Path) ->
     clock = FakeClock()
     app = app_over(path, clock=clock, ingest=IngestOptions(store=StoreOptions(memory_bytes=1)))
     async with app.run_test(size=WIDE) as pilot:
-        assert app.followed.stream.downsampled_range(7) is not None
+        assert app.followed.main.stream.downsampled_range(7) is not None
         app.open(Target(TargetKind.STEP, step=7))
         await pilot.pause()
         assert "at steps 1–" in status_text(app) or "at step 7" in status_text(app)
-        await until(pilot, lambda: app.followed.stream.downsampled_range(7) is None)
+        await until(pilot, lambda: app.followed.main.stream.downsampled_range(7) is None)
         clock.advance(1.0)
         await until(pilot, lambda: "at step 7:" in status_text(app))
         await press(pilot, "m")
@@ -340,7 +340,7 @@ async def test_the_list_scrolls_through_every_metric() -> None:
                 break
             seen.add(board.selection.target)
         keys = {target.name for target in seen if target.kind is TargetKind.METRIC}
-        logged = app.followed.stream.keys
+        logged = app.followed.main.stream.keys
         families = family_index(tuple(logged))
         assert keys == {families[key].main.key if key in families else key for key in logged}
         await press(pilot, "home")
@@ -610,7 +610,7 @@ async def test_a_past_verdict_began_where_it_began() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE):
         newest = {verdict.rule: verdict.since_step for verdict in app.moment.snapshot.standing}
-        step = app.followed.stream.last_step
+        step = app.followed.main.stream.last_step
         assert newest and step is not None
         app.cursor.show(step - 1)
         standing = {verdict.rule: verdict for verdict in app.moment.snapshot.standing if verdict.rule in newest}

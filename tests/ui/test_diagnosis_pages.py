@@ -57,7 +57,7 @@ async def test_what_changed_follows_the_cursor_and_gives_it_back() -> None:
     async with running(app_over(RECORDED), WIDE) as (app, pilot):
         await press(pilot, "c")
         assert isinstance(app.page, ChangePage)
-        newest = app.followed.stream.last_step
+        newest = app.followed.main.stream.last_step
         assert f"AT STEP {newest}" in page_text(app)
         await press(pilot, "c")
         assert isinstance(app.page, OverviewPage) and "no step" not in status_text(app)

@@ -34,7 +34,7 @@ async def test_a_guess_is_confirmed(run: Path, tmp_path: Path) -> None:
         assert page_text(app).splitlines()[2].split() == ["reward", "reward_mean", "guessed"]
         await press(pilot, "enter")
         app.session.drain()
-        identity = app.followed.identity
+        identity = app.followed.main.identity
         signal = identity.primary("reward_mean")
         assert signal is not None and signal.key == "my/rew"
         said = tomllib.loads((tmp_path / "state" / "rltop" / "metrics.toml").read_text())
@@ -43,7 +43,7 @@ async def test_a_guess_is_confirmed(run: Path, tmp_path: Path) -> None:
         await press(pilot, "M", "down", "down")
         await press(pilot, "enter")
         app.session.drain()
-        identity = app.followed.identity
+        identity = app.followed.main.identity
         assert identity is not None and "reward_mean" in identity.guesses
         assert tomllib.loads((tmp_path / "state" / "rltop" / "metrics.toml").read_text()) == {}
 
@@ -55,7 +55,7 @@ async def test_a_key_without_a_guess_is_found_a_metric_by_typing(run: Path) -> N
         # Enter leaves the filter, and then chooses.
         await press(pilot, "M", "slash", *"queue", "enter", "enter")
         app.session.drain()
-        identity = app.followed.identity
+        identity = app.followed.main.identity
         signal = identity.primary("queue_size")
         assert signal is not None and signal.key == "x/y"
 
@@ -78,7 +78,7 @@ async def test_a_share_that_is_logged_in_percent_is_read_as_one(
         ]
         await press(pilot, "enter")
         app.session.drain()
-        identity = app.followed.identity
+        identity = app.followed.main.identity
         signal = identity.primary("success_frac")
         assert signal is not None and signal.read(60.0) == pytest.approx(0.6)
         assert not identity.refused

@@ -116,7 +116,7 @@ async def test_window_cursor_smoothing_and_scale_are_those_of_every_chart() -> N
         await typed(pilot, "50-90")
         assert "of steps 50–90" in page_text(app)
         for name, signal in (("A", "actor/entropy"), ("B", "actor/grad_norm")):
-            last = app.followed.stream.latest(signal, 90)
+            last = app.followed.main.stream.latest(signal, 90)
             assert last is not None and units.number(last.value)[:4] in next(
                 line for line in page_text(app).splitlines() if line.startswith(f" {name} ") and " @" in line
             )

@@ -42,7 +42,7 @@ async def test_a_click_on_a_chart_goes_to_the_step_under_the_pointer(is_ascii: b
         app.carry_out(Push(MetricPage("actor/entropy")))
         await pilot.pause()
         y, start, stop = axis_of(app, "└")
-        first, last = app.followed.stream.first_step, app.followed.stream.last_step
+        first, last = app.followed.main.stream.first_step, app.followed.main.stream.last_step
         assert first is not None and last is not None
         await click(app, pilot, start, y - 4)
         assert app.cursor.at_step == first
@@ -126,7 +126,7 @@ async def test_a_stretch_that_ends_beside_the_chart_ends_at_its_edge() -> None:
         await drag(app, pilot, start + 6, start - 3, y - 3)
         assert isinstance(app.page, GridPage)
         zoom = app.page.plots[0].zoom
-        assert zoom.first == app.followed.stream.first_step and zoom.last < 60
+        assert zoom.first == app.followed.main.stream.first_step and zoom.last < 60
         assert all(plot.zoom == zoom for plot in app.page.plots)
 
 

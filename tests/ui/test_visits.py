@@ -29,7 +29,7 @@ async def test_the_cursor_goes_from_event_to_event_and_says_which() -> None:
             assert any(one.rule in status_text(app) for one in here)
             seen.append(app.cursor.at_step)
         assert seen == sorted(set(seen), reverse=True)
-        assert set(alarms) - {app.followed.stream.last_step} <= set(seen)
+        assert set(alarms) - {app.followed.main.stream.last_step} <= set(seen)
         await press(pilot, "n")
         assert app.cursor.at_step == seen[-2]
         await press(pilot, "L", "n")

@@ -67,7 +67,7 @@ def test_the_first_run_that_appears_takes_the_place_of_what_is_awaited(tmp_path:
     write(tmp_path / "job" / "metrics.jsonl")
     awaiting.look()
     (run,) = awaiting.session.runs
-    assert (run.stream.last_step, first.replaced_by) == (40, run)
+    assert (run.main.stream.last_step, first.replaced_by) == (40, run)
 
 
 def test_of_several_that_appear_at_once_none_is_left_out(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_what_is_there_and_holds_no_metrics_is_said_and_kept_up_to_date(tmp_path
     assert "empty" in awaiting.note
     write(tmp_path / "metrics.jsonl")
     awaiting.look()
-    assert [run.stream.last_step for run in awaiting.session.runs] == [40]
+    assert [run.main.stream.last_step for run in awaiting.session.runs] == [40]
 
 
 def test_a_file_that_was_named_is_followed_as_it_is(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_database_is_waited_for_until_it_has_a_run(tmp_path: Path, before: str
     whole.replace(path)
     awaiting.look()
     (run,) = awaiting.session.runs
-    assert (str(run.name), run.stream.last_step) == ("a", 29)
+    assert (str(run.name), run.main.stream.last_step) == ("a", 29)
 
 
 @each_row("command", [["check"], ["--once"], ["--json"]])

@@ -215,6 +215,6 @@ def test_a_file_in_utf_16_is_followed(tmp_path):
         with path.open("ab") as file:
             file.write(line.format(step).encode("utf-16-le"))
         session.drain()
-    stream = session.runs[0].stream
+    stream = session.runs[0].main.stream
     assert (stream.last_step, list(stream.keys)) == (8, ["actor/pg_loss", "critic/score/mean", "perf/throughput"])
     session.close()

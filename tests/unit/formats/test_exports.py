@@ -24,7 +24,7 @@ TEN_DIGITS = 1e-9
 def opened(path: Path):
     run = read_whole(str(path), Config(), FakeClock()).runs[0]
     assert run.counts.bad_lines == 0
-    return run.stream
+    return run.main.stream
 
 
 @each_row("name", TABLES)
@@ -84,7 +84,7 @@ def test_columns_in_groups_are_named_by_both(indent: int | None, tmp_path: Path)
 def test_settings_that_are_numbered_are_no_history(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"layers": {"0": {"size": 4}, "1": {"size": 8}}, "lr": 0.1}))
-    assert not read_whole(str(path), Config(), FakeClock()).runs[0].stream.rows
+    assert not read_whole(str(path), Config(), FakeClock()).runs[0].main.stream.rows
 
 
 def test_a_curve_from_tensorboard_has_its_steps(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_a_long_table_is_one_row_per_step(name: str, tmp_path: Path) -> None:
     path = tmp_path / ("m.csv" if text[0] not in "{[" else "m.json" if text[0] == "[" else "m.jsonl")
     path.write_text(text)
     run = read_whole(str(path), Config(), FakeClock()).runs[0]
-    assert (set(run.stream.keys), [*run.stream.steps()]) == (set(METRICS), [*range(1, 61)])
-    assert all(run.stream.value(key, step) == value for step, key, value in BY_STEP)
-    assert {"reward_mean", "entropy", "response_len_mean"} <= set(run.identity.signals)
+    assert (set(run.main.stream.keys), [*run.main.stream.steps()]) == (set(METRICS), [*range(1, 61)])
+    assert all(run.main.stream.value(key, step) == value for step, key, value in BY_STEP)
+    assert {"reward_mean", "entropy", "response_len_mean"} <= set(run.main.identity.signals)
     assert not {"L6", "L12"} & {event.rule for event in run.events}
     assert run.counts.text_values == 0
 
@@ -177,8 +177,8 @@ def test_splits_of_a_long_table_stay_apart_and_so_do_its_runs(tmp_path: Path) ->
     rows = [(run, s, part, "loss", len(run + part) * s / 8) for run, part in curves for s in range(1, 11)]
     (tmp_path / "m.csv").write_text(as_csv(rows, "run,step,split,metric,value"))
     run = read_whole(str(tmp_path / "m.csv"), Config(), FakeClock()).runs[0]
-    assert set(run.stream.keys) == {"train/loss", "val/loss"}
-    assert len(run.stream.segments) == 2
+    assert set(run.main.stream.keys) == {"train/loss", "val/loss"}
+    assert len(run.main.stream.segments) == 2
 
 
 def test_a_row_of_a_long_table_without_a_value_was_not_logged(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def write_export(path: Path, rows: list[dict[str, float]]) -> Path:
 @each_row("name", ["export.jsonl", "export.csv", "export.json"])
 def test_an_export_of_a_tracker_counts_by_the_step_of_the_trainer(name: str, tmp_path: Path) -> None:
     run = read_whole(str(write_export(tmp_path / name, exported_rows())), Config(), FakeClock()).runs[0]
-    stream = run.stream
+    stream = run.main.stream
     assert list(stream.steps()) == [*range(41)]
     assert [stream.value("train/loss", step) for step in (1, 20, 40)] == [1.0, 0.05, 0.025]
     assert [stream.value("eval/loss", step) for step in (10, 20, 40)] == [0.2, 0.1, 0.05]

@@ -28,11 +28,11 @@ def test_every_number_that_was_logged_is_there(name: str) -> None:
     assert found.name.raw == name
     run = read_whole(found, Config(), FakeClock()).runs[0]
     told = EXPECTED[name]
-    assert list(run.stream.steps()) == [step for step, _ in told]
+    assert list(run.main.stream.steps()) == [step for step, _ in told]
     for step, row in told:
         for key, value in row.items():
             number = float(value)
-            seen = run.stream.value(key, step)
+            seen = run.main.stream.value(key, step)
             assert seen == number if math.isfinite(number) else seen is None, (step, key)
     assert run.counts.nonfinite_values == 2
     assert run.counts.bad_lines == 0

@@ -50,7 +50,7 @@ def opened(stores: Path, store: str, name: str):
 def test_every_number_that_was_handed_to_a_tracker_is_there(stores: Path, store: str, name: str) -> None:
     before = sorted(stores.iterdir())
     run = opened(stores, store, name)
-    stream = run.stream
+    stream = run.main.stream
     told = EXPECTED[store][name]
     assert list(stream.steps()) == [step for step, _ in told]
     for step, row in told:
@@ -60,14 +60,14 @@ def test_every_number_that_was_handed_to_a_tracker_is_there(stores: Path, store:
             assert found == number if math.isfinite(number) else found is None, (step, key)
     assert run.counts.nonfinite_values == 2
     assert run.counts.bad_lines == run.counts.no_step_lines == 0
-    assert run.identity.group_size == 8
+    assert run.main.identity.group_size == 8
     assert stream.total_steps == 120
     assert sorted(stores.iterdir()) == before
 
 
 @pytest.mark.parametrize("name", EXPECTED["trackio.db"])
 def test_samples_and_alerts_of_trackio_are_keys_of_the_rows(stores: Path, name: str) -> None:
-    stream = opened(stores, "trackio.db", name).stream
+    stream = opened(stores, "trackio.db", name).main.stream
     steps = list(stream.steps())
     sampled = [step for step in steps if stream.value("system/gpu/0/utilization", step) is not None]
     assert sampled
@@ -78,7 +78,7 @@ def test_samples_and_alerts_of_trackio_are_keys_of_the_rows(stores: Path, name: 
 def test_samples_of_mlflow_do_not_count_as_steps_and_the_end_is_known(stores: Path) -> None:
     for store in ("mlflow.db", "mlruns"):
         run = opened(stores, store, "finished")
-        assert run.stream.value("system/gpu_0_utilization_percentage", 50) == 84.0
+        assert run.main.stream.value("system/gpu_0_utilization_percentage", 50) == 84.0
         assert run.main.whole.pipeline.decoder.is_finished
         assert not run.main.whole.pipeline.decoder.failure
         assert "failed" in opened(stores, store, "failed").main.whole.pipeline.decoder.failure
@@ -243,14 +243,14 @@ def test_a_folder_of_metrics_that_is_written_anew_is_a_restart(tmp_path: Path) -
     )
     session.drain()
     (run,) = session.runs
-    before = run.stream.rows
-    assert before > 8 and run.stream.restarts == ()
+    before = run.main.stream.rows
+    assert before > 8 and run.main.stream.restarts == ()
     for path in (Path(found.path) / "metrics").rglob("*"):
         if path.is_file():
             path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
     clock.advance(60.0)
     session.drain()
-    assert run.stream.restarts == (run.stream.first_step,) and run.stream.rows > before
+    assert run.main.stream.restarts == (run.main.stream.first_step,) and run.main.stream.rows > before
     shutil.rmtree(found.path)
     clock.advance(60.0)
     session.drain()

@@ -149,7 +149,7 @@ def test_the_page_of_each_trainer_fits(fixture: str, size: tuple[int, int]) -> N
 def test_what_is_logged_stands_in_its_box_with_its_key_and_the_rest_is_hollow(fixture: str) -> None:
     run = read(fixture)
     flow = build_flow(Snapshot(run))
-    keys = set(run.stream.keys)
+    keys = set(run.main.stream.keys)
     filled = [box for box in flow.boxes if box.facts]
     assert len(filled) >= 3, [box.name for box in filled]
     assert {fact.reading.signal.key for box in filled for fact in box.facts} <= keys

@@ -34,7 +34,7 @@ RUNS = {
 def cut_numbers(session: Session, width: int, height: int) -> list[str]:
     run = session.runs[0]
     makes: list[Callable[[], Page]] = [*STANDING.values(), ChangePage, ArrangePage, GridPage]
-    makes += [lambda key=key: MetricPage(key) for key in sorted(run.stream.keys)[::5]]  # type: ignore[misc]
+    makes += [lambda key=key: MetricPage(key) for key in sorted(run.main.stream.keys)[::5]]  # type: ignore[misc]
     makes += [lambda rule=one.rule: VerdictPage(rule) for one in run.verdicts]  # type: ignore[misc]
     moment = Moment(Snapshot(run), UNICODE, runs=session.runs, draw_chart=paint_chart, version=run.version)
     found = []

@@ -22,9 +22,9 @@ class Run(SimpleNamespace):
 
     def __init__(self, *events: Event, verdicts: tuple[Verdict, ...] = (), **more: Any) -> None:
         stream = SimpleNamespace(last_step=9, rows=9)
-        main = SimpleNamespace(judging=SimpleNamespace(muted=frozenset()))
+        main = SimpleNamespace(judging=SimpleNamespace(muted=frozenset()), stream=stream)
         said = {"events": list(events), "verdicts": list(verdicts), "main": main}
-        super().__init__(**said, has_caught_up=True, stream=stream, **more)
+        super().__init__(**said, has_caught_up=True, **more)
 
 
 def told(announcer: Announcer) -> list[tuple[str, str, str, int]]:

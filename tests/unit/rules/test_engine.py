@@ -296,7 +296,7 @@ def test_values_near_the_largest_number_are_judged_and_raise_nothing(exponent: i
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(lines))
     run = read_whole(str(path), Config(), FakeClock()).runs[0]
-    assert run.stream.rows == 80
+    assert run.main.stream.rows == 80
     assert run.verdicts
 
 

@@ -35,8 +35,8 @@ def test_each_mark_is_a_run_of_its_own(tmp_path):
         assert found.may_grow
     for at in (3, 15):
         (run,) = read_whole(f"{log}::lr-{at}", Config(), FakeClock()).runs
-        assert run.stream.last_step == STEPS
-        assert run.stream.value("reward", 8) == at + 8 / 64
+        assert run.main.stream.last_step == STEPS
+        assert run.main.stream.value("reward", 8) == at + 8 / 64
         assert run.counts.crossed_rows == run.counts.repeated_rows == 0
         assert bool(run.main.failure.raw) == (at == 3)
 
@@ -110,8 +110,8 @@ def test_marks_with_steps_of_their_own_are_runs_and_parts_of_one_are_not(tmp_pat
         assert sorted(each.path.partition("::")[2] for each in found) == (sorted(expected) or [""])
     for at, name in enumerate(expected):
         (run,) = read_whole(f"{log}::{name}", Config(), FakeClock()).runs
-        assert run.stream.last_step == STEPS
-        assert run.stream.value("reward", 8) == pytest.approx(at + 8 / 64)
+        assert run.main.stream.last_step == STEPS
+        assert run.main.stream.value("reward", 8) == pytest.approx(at + 8 / 64)
         assert run.counts.crossed_rows == run.counts.repeated_rows == 0
 
 
@@ -149,7 +149,7 @@ def test_rows_without_a_step_are_counted_for_each_run_and_once_for_all_ranks(tmp
     assert tuple(writers_in(io.BytesIO(log.read_bytes()))) == expected
     for name in expected or ("",):
         (run,) = read_whole(f"{log}::{name}" if name else str(log), Config(), FakeClock()).runs
-        assert (run.stream.rows, run.stream.last_step) == (STEPS, STEPS)
+        assert (run.main.stream.rows, run.main.stream.last_step) == (STEPS, STEPS)
 
 
 def test_a_worker_that_goes_on_after_another_and_equal_losses_are_counted_on(tmp_path):
@@ -159,7 +159,7 @@ def test_a_worker_that_goes_on_after_another_and_equal_losses_are_counted_on(tmp
         "".join("(Task pid=1) {'loss': 0.5}\n" for _ in range(20)),
     ):
         log.write_text(text)
-        assert read_whole(str(log), Config(), FakeClock()).runs[0].stream.last_step == 20
+        assert read_whole(str(log), Config(), FakeClock()).runs[0].main.stream.last_step == 20
 
 
 def test_marks_are_found_however_large_the_log_is():

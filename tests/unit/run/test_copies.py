@@ -196,7 +196,7 @@ def test_while_the_trackers_begin_one_after_the_other_there_is_one_row(tmp_path:
     mlflow(tmp_path, numbers(1, 6))
     checkpoint(tmp_path / "out", numbers(1))
     assert look() == 1
-    assert session.runs[0].stream.last_step == 6
+    assert session.runs[0].main.stream.last_step == 6
     while first.replaced_by is not None:
         first = first.replaced_by
     assert first is session.runs[0]
@@ -272,7 +272,7 @@ def test_a_total_that_only_another_record_names_is_the_run_s(tmp_path: Path) -> 
     session = Session([found], direct(FakeClock()), FakeClock())
     while session.step(1_000.0):
         pass
-    assert session.runs[0].stream.total_steps == 500
+    assert session.runs[0].main.stream.total_steps == 500
 
 
 def test_of_checkpoints_that_were_copied_at_once_the_last_step_is_the_newest(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_total_that_comes_with_the_first_checkpoint_is_taken_in(tmp_path: Path
     state(tmp_path, rows, 20, 500)
     rescanner.look()
     session.update(rescanner.take() or [])
-    assert session.runs[0].stream.total_steps == 500
+    assert session.runs[0].main.stream.total_steps == 500
 
 
 def console(path: Path, rows: list[dict[str, float]], every: int = 1, begin: int = 1, of: int = 300) -> None:
@@ -349,9 +349,9 @@ def test_a_run_whose_file_is_deleted_stays_it_is_not_its_log(tmp_path: Path) -> 
     before = look()
     (tmp_path / "metrics.jsonl").rename(tmp_path / "moved")
     gone = look()
-    assert (gone, gone.state, gone.stream.last_step) == (before, RunState.LOST, 80)
+    assert (gone, gone.state, gone.main.stream.last_step) == (before, RunState.LOST, 80)
     jsonl(tmp_path, numbers(1, 90))
-    assert (look(), before.stream.last_step) == (before, 90)
+    assert (look(), before.main.stream.last_step) == (before, 90)
 
 
 def printed(path: Path, rows: list[dict[str, float]], begin: int = 1, of: int = 500) -> None:
@@ -484,7 +484,7 @@ def test_what_each_checkpoint_keeps_of_the_history_is_one_run(tmp_path: Path, ki
     found = discover([str(tmp_path)])
     (run,) = found.found
     assert run.name.raw == "run"
-    assert read_whole(run, Config(), FakeClock()).runs[0].stream.last_step == 240
+    assert read_whole(run, Config(), FakeClock()).runs[0].main.stream.last_step == 240
     assert len(run.copies) == len(found.passed_over) == len(ends) - (not has_own)
     again_found = discover([str(tmp_path)], found.seen)
     assert again_found.found == [run]
@@ -508,5 +508,5 @@ def test_copies_that_checkpoints_keep_are_said_wherever_the_folder_is_named(
     for path in (".", "./", str(tmp_path / "out"), "../out"):
         (found,) = discover([path]).found
         run = read_whole(found, Config(), FakeClock()).runs[0]
-        assert run.stream.last_step == 120
+        assert run.main.stream.last_step == 120
         assert "file: 3 copies under checkpoint-*/ passed over" in check_text(Snapshot(run), width=100)

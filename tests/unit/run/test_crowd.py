@@ -103,13 +103,13 @@ def test_a_run_that_grows_is_read_again_once(tmp_path: Path, monkeypatch: pytest
         at = next(i for i, run in enumerate(session.runs) if run.path.raw == str(path))
         before = session.runs[at]
         write_rows(path, 61, 62)
-        step_until(session, lambda: session.runs[at].stream.last_step == 62)
+        step_until(session, lambda: session.runs[at].main.stream.last_step == 62)
         again = session.runs[at]
         assert before.replaced_by is again
-        assert again.stream.rows == 62
+        assert again.main.stream.rows == 62
         assert [one.rule for one in again.verdicts] == [one.rule for one in before.verdicts]
         write_rows(path, 63, 64)
-        step_until(session, lambda: session.runs[at].stream.last_step == 64)
+        step_until(session, lambda: session.runs[at].main.stream.last_step == 64)
         assert session.runs[at] is again, "it is whole from now on"
 
 
@@ -124,9 +124,9 @@ def test_rows_of_a_live_run_do_not_wait_until_the_others_have_been_read(
     with followed(tmp_path) as session:
         session.runs.sort(key=lambda run: run.path.raw != str(path))
         live, *others = session.runs
-        step_until(session, lambda: live.has_caught_up and live.stream.last_step == 60)
+        step_until(session, lambda: live.has_caught_up and live.main.stream.last_step == 60)
         write_rows(path, 61, 61)
-        step_until(session, lambda: live.stream.last_step == 61)
+        step_until(session, lambda: live.main.stream.last_step == 61)
         assert sum(run.has_caught_up for run in others) < 6
 
 
@@ -171,7 +171,7 @@ def test_of_lost_runs_only_some_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
         assert len(session.runs) == 3
         write_rows(tmp_path / "0" / "metrics.jsonl", 1, 30)
         session.update(runs_of(str(tmp_path)))
-        step_until(session, lambda: len(session.runs) == 3 or session.runs[-1].stream.rows == 30)
+        step_until(session, lambda: len(session.runs) == 3 or session.runs[-1].main.stream.rows == 30)
 
 
 def test_a_run_whose_file_has_not_been_opened_is_not_read(tmp_path: Path) -> None:

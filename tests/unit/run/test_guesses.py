@@ -160,7 +160,7 @@ def test_a_guess_is_named_by_the_key_that_was_guessed(tmp_path: Path) -> None:
 
 def test_values_out_of_range_drop_a_guess_and_are_said_once(tmp_path: Path) -> None:
     run = run_of(tmp_path, rows(lambda step, row: row.update({"my/accuracy_score": 3.0})))
-    assert "success_frac" not in run.identity.guesses
+    assert "success_frac" not in run.main.identity.guesses
     told = [event for event in run.events if event.rule == "F6"]
     assert len(told) == 1
     assert "my/accuracy_score of 3.00 is not success rate" in told[0].message
@@ -259,9 +259,9 @@ def test_what_is_said_is_judged_as_that_metric(tmp_path: Path) -> None:
     config = config._replace(ingest=config.ingest._replace(meanings=said))
     made = rows(lambda step, row: step > 90 and row.update({"agent/task_rew/mean": 0.02}))
     run = run_of(tmp_path, made, config)
-    reward = run.identity.primary("reward_mean")
+    reward = run.main.identity.primary("reward_mean")
     assert reward is not None and reward.key == "agent/task_rew/mean"
-    assert set(run.identity.guesses) == {"entropy"}
+    assert set(run.main.identity.guesses) == {"entropy"}
     assert {"R1", "O12"} <= set(alarms(run))
     assert "U1" not in alarms(run)
 

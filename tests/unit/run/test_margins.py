@@ -56,10 +56,10 @@ def texts(run: Run) -> list[str]:
 
 def test_the_margin_is_a_row_that_says_how_it_follows(tmp_path: Path) -> None:
     run = openrlhf(tmp_path / "tb", pairs())
-    margin = run.identity.primary("dpo_margin")
+    margin = run.main.identity.primary("dpo_margin")
     assert margin.key == KEY
     for step in (1, 60, 120):
-        row = run.stream.row(step)
+        row = run.main.stream.row(step)
         assert math.isclose(row[KEY], row["train/chosen_reward"] - row["train/reject_reward"])
     assert any("reward margin" in text and "rd − reject_reward" in text for text in texts(run))
 
@@ -75,7 +75,7 @@ def test_a_reward_model_has_one_too(tmp_path: Path) -> None:
     rows = pairs()
     rows[49]["eval/acc_mean"] = rows[49]["eval/reward_mean"] = 0.1
     run = openrlhf(tmp_path, rows)
-    margin = run.identity.primary("rm_margin")
+    margin = run.main.identity.primary("rm_margin")
     assert margin.key == KEY
 
 
@@ -84,7 +84,7 @@ def test_no_second_margin_beside_one_that_is_logged(tmp_path: Path, logged: str)
     path = tmp_path / "metrics.jsonl"
     rows = [{"step": i, "rewards/chosen": 1.0, "rewards/rejected": 0.5, logged: 0.5} for i in range(1, 41)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert not [key for key in read(path).stream.keys if "−" in key]
+    assert not [key for key in read(path).main.stream.keys if "−" in key]
 
 
 def decoded(rows: list[dict[str, Any]]) -> list[dict[str, float]]:
@@ -148,9 +148,9 @@ def rules_raised(run: Run) -> set[str]:
 
 def test_counts_of_groups_without_contrast_are_added_up_and_judged_by_the_number_of_groups(tmp_path: Path) -> None:
     run = kept(tmp_path, slime(60, 31), "rollout_batch_size: 32\n")
-    assert run.stream.value("rollout/zero_std/count", 31) == 31.0
-    assert run.stream.value("rollout/zero_std/count", 30) == 27.0
-    assert run.stream.value("rollout/dynamic_filter/drop", 30) == 8.0
+    assert run.main.stream.value("rollout/zero_std/count", 31) == 31.0
+    assert run.main.stream.value("rollout/zero_std/count", 30) == 27.0
+    assert run.main.stream.value("rollout/dynamic_filter/drop", 30) == 8.0
     assert "G1" in rules_raised(run)
     assert "G1" not in rules_raised(kept(tmp_path, slime(60, 31), "rollout_batch_size: 128\n"))
     assert "G1" not in rules_raised(kept(tmp_path, slime(60, 31)))
@@ -182,8 +182,8 @@ def test_samples_of_trinity_are_as_old_as_the_step_is_ahead_of_their_version(tmp
     identity = run.main.identity
     assert identity is not None
     ages = [identity.primary(name) for name in ("staleness_mean", "staleness_max")]
-    assert [run.stream.value(age.key, 30) for age in ages if age] == [0.0, 1.0]
-    assert [run.stream.value(age.key, 79) for age in ages if age] == [38.0, 39.0]
+    assert [run.main.stream.value(age.key, 30) for age in ages if age] == [0.0, 1.0]
+    assert [run.main.stream.value(age.key, 79) for age in ages if age] == [38.0, 39.0]
     assert "M8" in rules_raised(run)
 
 
@@ -193,8 +193,8 @@ def test_steps_per_second_of_ms_swift_are_a_step_time(tmp_path: Path) -> None:
         for i, speed in enumerate([0.0] + [0.25] * 40)
     ]
     run = kept(tmp_path, rows)
-    step_time = run.identity.primary("time_step")
+    step_time = run.main.identity.primary("time_step")
     assert step_time is not None and step_time.key == "1 ÷ train_speed(iter/s)"
-    assert run.stream.value(step_time.key, 7) == 4.0
-    first = run.stream.value(step_time.key, 0)
+    assert run.main.stream.value(step_time.key, 7) == 4.0
+    first = run.main.stream.value(step_time.key, 0)
     assert first is None or math.isnan(first)

@@ -57,15 +57,15 @@ def timing(run: Run, at: int | None = None) -> TimingView:
 def test_a_telescope_run_is_one_run_with_its_own_dialect(tmp_path: Path) -> None:
     TelescopeRun().add_steps(range(30)).write(tmp_path / "wandb" / "run-20260101_100000-abc" / "files")
     run = read(tmp_path)
-    assert run.identity.dialect.name == "Telescope"
-    assert run.stream.rows == 30
-    assert not run.stream.restarts
+    assert run.main.identity.dialect.name == "Telescope"
+    assert run.main.stream.rows == 30
+    assert not run.main.stream.restarts
     assert run.counts.bad_lines == 0
 
 
 def test_its_groups_are_as_large_as_its_samples_say(tmp_path: Path) -> None:
     run = read(TelescopeRun(group_size=6).add_steps(range(25)).write(tmp_path))
-    assert run.identity.group_size == 6
+    assert run.main.identity.group_size == 6
 
 
 def test_its_waterfall_is_measured(tmp_path: Path) -> None:
@@ -75,10 +75,10 @@ def test_its_waterfall_is_measured(tmp_path: Path) -> None:
     assert not view.is_assumed
     assert view.step == 20
     assert [stage.name.raw for stage in view.top][:3] == ["waiting_for_data", "data_to_device", "forward"]
-    assert view.total_s == pytest.approx(run.stream.row(20)["timing_step_total"], abs=1e-3)
+    assert view.total_s == pytest.approx(run.main.stream.row(20)["timing_step_total"], abs=1e-3)
     forward = next(stage for stage in view.top if stage.name.raw == "forward")
     assert len(forward.parts) == 2
-    assert forward.duration_s == pytest.approx(run.stream.row(20)["timing_forward_total"], abs=1e-3)
+    assert forward.duration_s == pytest.approx(run.main.stream.row(20)["timing_forward_total"], abs=1e-3)
     rows = [row.text for row in paint_stages(view, 100, 20, UNICODE)]
     assert "start and end measured" in rows[0]
     bar = next(row for row in rows if "forward" in row)[36:].strip()
@@ -99,8 +99,8 @@ def test_a_slow_rank_is_named_with_its_stage(tmp_path: Path, slow_rank: int) -> 
 def test_a_trace_stands_beside_the_metrics_of_its_run(tmp_path: Path) -> None:
     run = read(rlinf(tmp_path / "run", slow_rank=3))
     assert [part.role for part in run.other_streams] == ["trace"]
-    assert run.stream.has("env/success_once")
-    assert not run.stream.has("time/env/interact")
+    assert run.main.stream.has("env/success_once")
+    assert not run.main.stream.has("time/env/interact")
     view = timing(run)
     assert view.is_measured
     assert view.stream.raw == "trace"
@@ -117,8 +117,8 @@ def test_a_trace_alone_is_a_run(tmp_path: Path) -> None:
     path = tmp_path / "trace_events.jsonl"
     path.write_bytes(embodied(range(9)).lines())
     run = read(tmp_path)
-    assert run.identity.dialect.name == "RLinf"
-    assert run.stream.rows == 9
+    assert run.main.identity.dialect.name == "RLinf"
+    assert run.main.stream.rows == 9
 
 
 def test_a_trace_that_is_named_is_judged_by_its_ranks_too(tmp_path: Path) -> None:
@@ -144,20 +144,20 @@ def test_a_live_run_goes_on_where_it_was(tmp_path: Path) -> None:
                 pass
 
     look()
-    assert run.stream.last_step == 4
+    assert run.main.stream.last_step == 4
     tables.write(tmp_path, last=6)
     whole = (tmp_path / "steps" / "tail.zip").read_bytes()
     (tmp_path / "steps" / "tail.zip").write_bytes(whole[:3000])
     (tmp_path / "steps" / "block_live.zip").write_bytes(b"")
     look()
-    assert run.stream.last_step == 4
+    assert run.main.stream.last_step == 4
     (tmp_path / "steps" / "tail.zip").write_bytes(whole)
     os.utime(tmp_path / "steps" / "tail.zip", (clock.now(), clock.now()))
     look()
-    assert run.stream.last_step == 6
+    assert run.main.stream.last_step == 6
     tables.write(tmp_path)
     look()
     run.finish()
-    assert run.stream.rows == 9
-    assert not run.stream.restarts
-    assert run.stream.counts.repeated_rows == 0
+    assert run.main.stream.rows == 9
+    assert not run.main.stream.restarts
+    assert run.main.stream.counts.repeated_rows == 0

@@ -93,7 +93,7 @@ def test_parts_that_share_a_run_of_weights_and_biases_stand_side_by_side_in_it(t
     session.drain()
     (run,) = session.runs
     assert str(run.name) == "grpo"
-    assert (run.stream.name, run.stream.last_step) == ("trainer", 6)
+    assert (run.main.stream.name, run.main.stream.last_step) == ("trainer", 6)
     assert [(part.role, part.stream.last_step) for part in run.other_streams] == [("explorer", 9)]
     view = build_timing(Snapshot(run))
     assert [(stage.name.raw, stage.duration_s) for stage in view.top] == [("training", 8.0), ("other", 1.0)]

@@ -63,7 +63,7 @@ def test_a_run_that_appears_is_followed_and_those_there_keep_their_places(tmp_pa
     rows(tmp_path / "b" / "metrics.jsonl", last=7)
     follower.look()
     assert follower.session.runs[0] is first
-    assert follower.runs["b"].stream.rows == 7
+    assert follower.runs["b"].main.stream.rows == 7
 
 
 def test_a_look_that_finds_nothing_new_rings_no_bell_and_opens_nothing(tmp_path, monkeypatch):
@@ -74,7 +74,7 @@ def test_a_look_that_finds_nothing_new_rings_no_bell_and_opens_nothing(tmp_path,
     rows(path, last=60)
     follower.look()
     assert follower.rang == 0
-    assert follower.session.runs[0].stream.last_step == 60
+    assert follower.session.runs[0].main.stream.last_step == 60
 
 
 def test_a_file_without_metrics_is_judged_again_when_it_has_grown(tmp_path):
@@ -98,7 +98,7 @@ def test_the_event_file_of_a_restart_goes_on_where_the_last_one_ended(tmp_path):
     write_events(folder, [(i, 1.7e9 + 50 + i, {"loss": 2.0 / i}) for i in range(21, 51)], begun_s=1_700_000_100)
     follower.look()
     assert follower.session.runs == [run]
-    assert (run.stream.last_step, list(run.stream.restarts)) == (50, [21])
+    assert (run.main.stream.last_step, list(run.main.stream.restarts)) == (50, [21])
 
 
 def test_a_stream_that_appears_joins_its_run(tmp_path):
@@ -107,11 +107,11 @@ def test_a_stream_that_appears_joins_its_run(tmp_path):
     folder.mkdir(parents=True)
     (whole / "monitor/tensorboard/explorer").rename(folder / "explorer")
     follower = Follower(tmp_path / "job")
-    assert [run.stream.last_step for run in follower.session.runs] == [15]
+    assert [run.main.stream.last_step for run in follower.session.runs] == [15]
     (whole / "monitor/tensorboard/trainer").rename(folder / "trainer")
     follower.look()
     (run,) = follower.session.runs
-    assert (run.stream.name, run.stream.last_step) == ("trainer", 10)
+    assert (run.main.stream.name, run.main.stream.last_step) == ("trainer", 10)
     assert [(part.role, part.stream.last_step) for part in run.other_streams] == [("explorer", 15)]
 
 
@@ -124,7 +124,7 @@ def test_the_link_to_the_latest_run_is_followed_when_it_is_pointed_elsewhere(tmp
     link.unlink()
     link.symlink_to(second.parent)
     follower.look()
-    assert [(str(run.name), run.stream.last_step) for run in follower.session.runs] == [("two", 20)]
+    assert [(str(run.name), run.main.stream.last_step) for run in follower.session.runs] == [("two", 20)]
 
 
 def test_a_directory_that_is_gone_is_no_news(tmp_path):
@@ -155,7 +155,7 @@ def test_streams_whose_runs_are_named_late_become_one_run(tmp_path):
     follower.look()
     (run,) = follower.session.runs
     assert {one.replaced_by for one in before} == {run}
-    assert (run.stream.name, run.stream.last_step) == ("trainer", 5)
+    assert (run.main.stream.name, run.main.stream.last_step) == ("trainer", 5)
     assert [(part.role, part.stream.last_step) for part in run.other_streams] == [("explorer", 5)]
 
 
@@ -168,7 +168,7 @@ def test_a_log_that_is_compressed_meanwhile_keeps_no_new_run_from_appearing(tmp_
     first.write_text("")
     rows(tmp_path / "b" / "metrics.jsonl", last=7)
     follower.look()
-    assert follower.runs["b"].stream.rows == 7
+    assert follower.runs["b"].main.stream.rows == 7
     ((path, reason),) = follower.scanner.left_out
     assert path == str(packed)
     assert "zstandard cannot be imported" in reason
@@ -221,7 +221,7 @@ class Slowly:
         before = look.so_far.opened
         self.gate.release(count)
         for _ in range(1_000):
-            if look.so_far.opened >= before + count or look.wait(0.001):
+            if look.so_far.opened >= before + count or look.worker.join(0.001):
                 return
 
 
@@ -231,7 +231,7 @@ def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, m
         rows(tmp_path / f"r{i}" / "metrics.jsonl")
     monkeypatch.setattr("rltop.run.discover.PROGRESS_S", 0.02)
     look = FirstScan([str(tmp_path)], Clock())
-    assert not look.wait(0.01)
+    assert not look.worker.join(0.01)
     found = [run_being_sought([str(tmp_path)], look.so_far)]
     has_news = threading.Event()
     scanner = Rescanner([str(tmp_path)], found, Clock(), has_news.set, first=look)
@@ -257,7 +257,7 @@ def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, m
         session.step(10.0)
     scanner.close()
     session.drain()
-    assert [run.stream.last_step for run in session.runs] == [40] * 5
+    assert [run.main.stream.last_step for run in session.runs] == [40] * 5
 
 
 def test_a_look_without_an_answer_is_said_to_have_none(tmp_path, monkeypatch):
@@ -265,13 +265,13 @@ def test_a_look_without_an_answer_is_said_to_have_none(tmp_path, monkeypatch):
     rows(tmp_path / "a" / "metrics.jsonl")
     clock = FakeClock()
     look = FirstScan([str(tmp_path)], clock)
-    assert not look.wait(0.05)
+    assert not look.worker.join(0.05)
     assert look.silent_s == 0.0
     clock.advance(12.0)
     assert look.silent_s == 12.0
     assert "no answer from the file system for 12 s" in run_being_sought(["x"], look.so_far, look.silent_s).awaits
     slowly.let_through(1, look)
-    assert look.wait(5.0)
+    assert look.worker.join(5.0)
     assert look.silent_s == 0.0
     assert len(look.result().found) == 1
 
@@ -296,7 +296,7 @@ def test_a_slow_look_at_a_file_that_is_not_there_goes_on_until_it_is(tmp_path, m
             break
     scanner.close()
     session.drain()
-    assert [run.stream.last_step for run in session.runs] == [40]
+    assert [run.main.stream.last_step for run in session.runs] == [40]
 
 
 def test_a_fault_in_looking_again_shows_and_ends_nothing(tmp_path, monkeypatch):

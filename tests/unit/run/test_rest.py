@@ -51,7 +51,7 @@ def rows(first: int, last: int) -> str:
 
 
 def loss(run: Run) -> tuple[int, float] | None:
-    point = run.stream.latest("loss")
+    point = run.main.stream.latest("loss")
     return None if point is None else (point.step, point.value)
 
 
@@ -62,17 +62,17 @@ def alerts(run: Run) -> list[tuple[str, Level, int]]:
 def test_a_last_row_of_json_is_shown_and_judged_before_its_line_has_ended(tmp_path: Path) -> None:
     screen = Screen(tmp_path / "metrics.jsonl", rows(1, 59) + '{"step": 60, "loss": NaN, "grad_norm": 1.0}')
     run = screen.session.runs[0]
-    assert (run.stream.rows, run.stream.last_step) == (60, 60)
+    assert (run.main.stream.rows, run.main.stream.last_step) == (60, 60)
     assert alerts(run)[0] == ("L1", Level.CRIT, 60)
     run = screen.after(10.0, "\n" + rows(61, 61))
-    assert (run.stream.rows, run.stream.counts.repeated_rows, run.counts.lines) == (61, 0, 61)
+    assert (run.main.stream.rows, run.main.stream.counts.repeated_rows, run.counts.lines) == (61, 0, 61)
 
 
 def test_a_writer_that_ends_a_line_before_the_next_row_is_live(tmp_path: Path) -> None:
     screen = Screen(tmp_path / "metrics.jsonl", rows(1, 1).strip())
     for step in range(2, 40):
         run = screen.after(3.0, "\n" + rows(step, step).strip())
-        assert (run.stream.last_step, run.state) == (step, RunState.LIVE)
+        assert (run.main.stream.last_step, run.state) == (step, RunState.LIVE)
         assert run.main.age_s is not None and run.main.age_s <= 3.0
 
 
@@ -80,14 +80,14 @@ def test_a_torn_row_is_shown_when_the_file_has_been_still_and_gives_way_to_the_w
     screen = Screen(tmp_path / "progress.csv", "step,reward,loss\n1,0.5,0.5\n2,0.5,0.4\n3,0.75,0.3")
     assert loss(screen.session.runs[0]) == (2, 0.4)
     run = screen.after(6.0)
-    assert (run.stream.last_step, loss(run)) == (3, (2, 0.4)), "the last cell may be half of one"
+    assert (run.main.stream.last_step, loss(run)) == (3, (2, 0.4)), "the last cell may be half of one"
     before = run.version
     run = screen.after(6.0, "5\n4,0.75,0.2")
     assert run.version != before
     assert loss(run) == (3, 0.35)
-    assert (run.stream.rows, run.stream.last_step) == (4, 4)
+    assert (run.main.stream.rows, run.main.stream.last_step) == (4, 4)
     run = screen.after(0.5, "5\n")
-    assert (run.stream.rows, loss(run)) == (4, (4, 0.25))
+    assert (run.main.stream.rows, loss(run)) == (4, (4, 0.25))
     assert run.counts.repeated_rows == run.counts.late_rows == run.counts.bad_lines == 0
 
 
@@ -111,25 +111,25 @@ def test_rest_follows_the_pace_of_the_run(tmp_path: Path) -> None:
 def test_rows_of_a_console_that_wait_for_their_step_are_shown(tmp_path: Path) -> None:
     text = BAR.format(5) + "\n" + EPOCHS + "Traceback (most recent call last):\nKeyboardInterrupt"
     run = Screen(tmp_path / "output.log", text, written_s_ago=3_600.0).session.runs[0]
-    assert run.stream.rows == 27
+    assert run.main.stream.rows == 27
     assert "first step" not in build_overview(Snapshot(run), width=120).sentence.text.raw
     live = Screen(tmp_path / "live.log", text)
-    assert live.session.runs[0].stream.rows == 0
-    assert live.after(6.0).stream.rows == 27
+    assert live.session.runs[0].main.stream.rows == 0
+    assert live.after(6.0).main.stream.rows == 27
 
 
 def test_rows_of_a_console_get_other_steps_when_a_bar_tells_them(tmp_path: Path) -> None:
     screen = Screen(tmp_path / "train.log", BAR.format(5) + "\n" + EPOCHS.partition("\n")[0] + "\n")
-    assert screen.after(6.0).stream.rows == 1
-    guessed = screen.session.runs[0].stream.last_step
+    assert screen.after(6.0).main.stream.rows == 1
+    guessed = screen.session.runs[0].main.stream.last_step
     run = screen.after(1.0, "\r" + BAR.format(30) + "\r")
-    assert (run.stream.rows, run.stream.last_step) == (1, 30)
+    assert (run.main.stream.rows, run.main.stream.last_step) == (1, 30)
     assert guessed != 30
 
 
 def test_a_file_that_was_still_when_it_was_opened_rests_at_once(tmp_path: Path) -> None:
     screen = Screen(tmp_path / "progress.csv", "step,reward,loss\n1,0.5,0.5\n2,0.75,0.3", written_s_ago=60.0)
-    assert screen.session.runs[0].stream.last_step == 2
+    assert screen.session.runs[0].main.stream.last_step == 2
 
 
 def test_what_is_muted_stays_muted_at_rest_and_after_it(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_what_is_muted_stays_muted_at_rest_and_after_it(tmp_path: Path) -> None:
 def test_a_new_key_in_the_last_row_is_judged(tmp_path: Path, rest_s: float) -> None:
     """A second line of the last step: what its metric is, is told at rest as at the end."""
     screen = Screen(tmp_path / "metrics.jsonl", rows(1, 60) + json.dumps({"step": 60, "kl": 0.1}) + "\n")
-    signals = getattr(screen.after(rest_s).identity, "signals", {})
+    signals = getattr(screen.after(rest_s).main.identity, "signals", {})
     assert ("kl_ref" in signals) is (rest_s > 5.0)
 
 
@@ -157,5 +157,5 @@ def test_a_row_nested_hundreds_of_levels_deep_may_wait_for_its_step(tmp_path: Pa
     screen = Screen(tmp_path / "metrics.jsonl", f'{deep}\n{{"los')
     screen.after(10.0)
     run = screen.after(10.0, 's": 0.25}\n' + rows(1, 4))
-    assert run.stream.last_step == 4
+    assert run.main.stream.last_step == 4
     screen.session.close()

@@ -90,7 +90,7 @@ def test_a_feed_that_hangs_in_the_middle_of_history_has_not_caught_up() -> None:
     session = session_of(feed)
     session.step(1e9)
     run = session.runs[0]
-    assert run.stream.last_step == 2
+    assert run.main.stream.last_step == 2
     assert run.loading is not None
     feed.write(line(3))
     session.step(1e9)
@@ -104,8 +104,8 @@ def test_a_run_whose_file_system_is_silent_holds_up_no_other() -> None:
     for step in range(1, 40):
         alive.write(line(step))
         session.step(4)
-    assert session.runs[1].stream.last_step == 39
-    assert session.runs[0].stream.rows == 0
+    assert session.runs[1].main.stream.last_step == 39
+    assert session.runs[0].main.stream.rows == 0
     assert session.runs[0].main.state_note == dead.status.message
 
 
@@ -119,8 +119,8 @@ def test_several_runs_in_turns_come_to_what_each_comes_to_alone() -> None:
     while session.step(4):
         pass
     for i, run in enumerate(session.runs):
-        assert list(run.stream.steps()) == list(range(1, 60))
-        assert run.stream.latest("reward") == (59, float(i))
+        assert list(run.main.stream.steps()) == list(range(1, 60))
+        assert run.main.stream.latest("reward") == (59, float(i))
 
 
 def test_the_newest_row_never_goes_back_when_history_takes_over() -> None:
@@ -132,14 +132,14 @@ def test_the_newest_row_never_goes_back_when_history_takes_over() -> None:
     preview.write(b"".join(rows[20:28]))
     main.write(b"".join(rows[:10]), TailState.READING)
     session.step(1e9)
-    assert (run.main.is_preview, run.stream.last_step) == (True, 28)
+    assert (run.main.is_preview, run.main.stream.last_step) == (True, 28)
     preview.write(rows[28])  # seen by the preview first
     main.write(b"".join(rows[10:28]))
     session.step(1e9)
-    assert run.stream.last_step == 29
+    assert run.main.stream.last_step == 29
     main.write(rows[28] + rows[29])
     session.step(1e9)
-    assert (run.main.is_preview, run.stream.last_step) == (False, 30)
+    assert (run.main.is_preview, run.main.stream.last_step) == (False, 30)
 
 
 def test_the_last_rows_are_judged_once_however_much_history_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,19 +197,19 @@ def test_a_file_that_begins_anew_under_the_preview_is_not_taken_for_read() -> No
     preview.write(line(20, reward=1.0))
     session.step(1e9)
     assert run.main.is_preview
-    assert run.stream.latest("reward") == (20, 1.0)
+    assert run.main.stream.latest("reward") == (20, 1.0)
     main.begin_anew()
     main.write(line(20, reward=1.0))
     session.step(1e9)
     assert not run.main.is_preview
-    assert run.stream.restarts == (20,)
+    assert run.main.stream.restarts == (20,)
 
 
 def waited_for(session: Session, step: int) -> None:
     run = session.runs[0]
     run.main.recall(step)
     until = time.monotonic() + PATIENCE_S
-    while run.stream.downsampled_range(step) is not None and time.monotonic() < until:
+    while run.main.stream.downsampled_range(step) is not None and time.monotonic() < until:
         session.step(4)
         time.sleep(0.002)
 
@@ -232,7 +232,7 @@ def downsampled(tmp_path: Path) -> Session:
 
 def test_downsampled_rows_come_back_as_they_were_written_until_the_run_begins_anew(downsampled: Session) -> None:
     run = downsampled.runs[0]
-    stream = run.stream
+    stream = run.main.stream
     for step in (1, 2, 77, 1_000, 5_431, 8_000):
         assert stream.downsampled_range(step) is not None, step
         waited_for(downsampled, step)
@@ -245,7 +245,7 @@ def test_downsampled_rows_come_back_as_they_were_written_until_the_run_begins_an
         file.write(json.dumps({"step": 77, "loss": -2.0}).encode() + b"\n")
     while downsampled.step(1e9):
         pass
-    assert run.stream.value("loss", 77) == -2.0
+    assert run.main.stream.value("loss", 77) == -2.0
 
 
 def test_a_step_that_was_never_logged_is_not_made_up(tmp_path: Path) -> None:
@@ -266,10 +266,10 @@ def test_the_last_row_of_an_old_event_file_is_shown_and_is_not_news():
     run = session.runs[0]
     while session.step(1e9):
         pass
-    rows = run.stream.rows
+    rows = run.main.stream.rows
     clock.advance(2.0)
     session.step(1e9)
-    assert run.stream.rows == rows + 1
+    assert run.main.stream.rows == rows + 1
     assert run.state in (RunState.ENDED, RunState.FINISHED)
     assert run.main.age_s is None or run.main.age_s > 1_000_000
 
@@ -287,7 +287,7 @@ def test_a_run_whose_file_is_at_its_end_is_left_alone_until_more_has_come(tmp_pa
         for _ in range(400):
             while session.step(50.0):
                 pass
-            if run.stream.last_step == step and run.is_resting:
+            if run.main.stream.last_step == step and run.is_resting:
                 return True
             rung.wait(0.05)
             rung.clear()
@@ -327,13 +327,13 @@ def test_what_was_written_while_a_file_was_read_once_is_behind(tmp_path: Path) -
     path.write_bytes(b"".join(b'{"step": %d, "loss": 2.0}%s\n' % (step, b" " * 1000) for step in range(3000)))
     found = FoundRun(str(path), name_of(str(path)))
     session = Session([found], lambda p, _n: DirectFeed(p, clock=clock, options=ONCE), clock)
-    while not session.runs[0].stream.rows:
+    while not session.runs[0].main.stream.rows:
         session.step(0.5)
     with path.open("ab") as file:
         file.write(b" " * 3_000_000)
     while session.step(1e9):
         pass
-    assert (session.runs[0].stream.last_step, session.runs[0].behind_bytes) == (2999, 3_000_000)
+    assert (session.runs[0].main.stream.last_step, session.runs[0].behind_bytes) == (2999, 3_000_000)
 
 
 def test_a_file_that_was_truncated_waits_for_rows(tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_a_run_holds_its_streams_the_main_one_first_and_each_by_itself(tmp_path:
     run = session.runs[0]
     assert [each.role for each in run.streams] == ["", "explorer"]
     assert [each.stream.last_step for each in run.streams] == [30, 12]
-    assert run.stream is run.main.stream
+    assert run.main.stream is run.main.stream
     assert (run.name.raw, run.path.raw) == ("job", str(tmp_path / "trainer"))
     share = session.builder.options.store.memory_bytes // 2
     assert {each.stream.options.memory_bytes for each in run.streams} == {share}

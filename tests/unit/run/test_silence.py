@@ -189,7 +189,7 @@ def test_lines_whose_tail_the_log_cut_off_are_read_and_no_alarm(tmp_path: Path) 
     lines = [f"step:{i} - actor/pg_loss:0.25 - critic/score/mean:0.5 - val-core/a/re\n" for i in range(1, 61)]
     writer = Writer(tmp_path / "train.log", lines)
     run = writer.wait(1.0)
-    assert (run.stream.rows, run.counts.bad_lines) == (60, 60)
+    assert (run.main.stream.rows, run.counts.bad_lines) == (60, 60)
     assert [verdict.level for verdict in run.verdicts if verdict.rule == "L7"] == [Level.INFO]
 
 

@@ -102,13 +102,13 @@ def test_a_large_state_file_is_read_in_slices_and_again_after_a_rewrite(indent: 
     run = session.runs[0]
     for count in (2_500, 2_501):
         deadline_s = time.monotonic() + 20
-        while run.stream.rows < count and time.monotonic() < deadline_s:
+        while run.main.stream.rows < count and time.monotonic() < deadline_s:
             # A document on one line may always go on: it is read when nothing more has come for a moment.
             assert longest_slice_s(session, 10_000) < LONGEST_S
             time.sleep(0.01)
-        assert (run.stream.rows, run.stream.total_steps) == (count, 50_000)
+        assert (run.main.stream.rows, run.main.stream.total_steps) == (count, 50_000)
         path.write_text(json.dumps({"best_metric": 1.0, "log_history": rows, "max_steps": 50_000}, indent=indent))
-    assert len(run.stream.segments) == 1
+    assert len(run.main.stream.segments) == 1
 
 
 def test_the_tables_of_a_large_archive_are_read_beside_the_screen(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_tables_of_a_large_archive_are_read_beside_the_screen(tmp_path: Path
         archive.writestr("metrics.parquet", parquet_bytes({**table, "value": [0.5] * count}))
     session = opened(tmp_path / "files")
     run, deadline_s = session.runs[0], time.monotonic() + 20
-    while run.stream.rows < 998 and time.monotonic() < deadline_s:
+    while run.main.stream.rows < 998 and time.monotonic() < deadline_s:
         assert longest_slice_s(session, 10_000) < LONGEST_S
         time.sleep(0.01)
-    assert run.stream.rows >= 998
+    assert run.main.stream.rows >= 998

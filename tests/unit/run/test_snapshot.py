@@ -84,13 +84,13 @@ def test_the_open_row_is_looked_at_and_its_events_are_provisional() -> None:
 
 def test_after_a_restart_a_step_means_the_newest_segment_that_has_it() -> None:
     run = read(RESTARTED)
-    (back_to,) = run.stream.restarts
+    (back_to,) = run.main.stream.restarts
     before, behind = Snapshot(run, back_to - 1), Snapshot(run, back_to)
     assert before.segment is not None
     assert behind.segment is not None
-    assert behind.segment == before.segment + 1 == run.stream.segments[-1].number
+    assert behind.segment == before.segment + 1 == run.main.stream.segments[-1].number
     assert Snapshot(run).segment == behind.segment
-    assert Snapshot(run, back_to).stream.row(back_to) == run.stream.row(back_to)
+    assert Snapshot(run, back_to).stream.row(back_to) == run.main.stream.row(back_to)
 
 
 def log(*events: tuple[int, str, EventState, Level]) -> list[Event]:

@@ -136,10 +136,10 @@ def read(folder, feed=DirectFeed, order=None):
 
 def test_streams_keep_their_own_steps_and_rows(tmp_path):
     run = read(trinity(tmp_path / "job"))
-    assert (run.stream.last_step, run.stream.rows) == (60, 60)
+    assert (run.main.stream.last_step, run.main.stream.rows) == (60, 60)
     (explorer,) = run.other_streams
     assert (explorer.role, explorer.stream.last_step, explorer.stream.rows) == ("explorer", 90, 90)
-    assert not set(run.stream.keys) & set(explorer.stream.keys)
+    assert not set(run.main.stream.keys) & set(explorer.stream.keys)
     assert Snapshot(run).within("explorer").source is explorer
     assert Snapshot(run).within("").source is run
 

@@ -124,7 +124,7 @@ def test_a_run_file_says_its_group_size_and_that_it_lags_while_it_is_written(tmp
     config = {"actor_rollout_ref": {"rollout": {"n": 8}}, "trainer": {"total_training_steps": 90}}
     watched = Watched(tmp_path / "run-x.wandb", block_log(run_record(config), *rows))
     run = watched.session.runs[0]
-    assert (run.main.group_size, run.stream.total_steps) == (8, 90)
+    assert (run.main.group_size, run.main.stream.total_steps) == (8, 90)
     assert "W&B writes 32 KiB at a time" in run.main.kind_note
     for width in (80, 120, 200):
         assert "the newest steps may lag" in text(run, width)
@@ -151,10 +151,10 @@ def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
     assert run.main.previews
     session.step(0.0)
     assert run.main.is_preview
-    assert run.stream.last_step == 1_500
+    assert run.main.stream.last_step == 1_500
     session.drain()
     assert not run.main.is_preview
-    assert run.stream.rows == 1_500
+    assert run.main.stream.rows == 1_500
 
 
 @each_row(
@@ -194,4 +194,4 @@ def test_a_file_put_in_the_place_of_one_moved_away(tmp_path, begins, ends, resta
     path.rename(tmp_path / f"{begins}.old")
     watched.after(1.0, b"".join(rows[begins:ends]))
     run = watched.after(60.0)
-    assert (run.stream.restarts, run.stream.last_step) == (restarts, last_step)
+    assert (run.main.stream.restarts, run.main.stream.last_step) == (restarts, last_step)
