@@ -252,9 +252,8 @@ def _counted(rows: Sequence[Rate], repositories: int) -> str:
     def sum_of(column: str, field: str = "all") -> str:
         return f"{sum(float(row[column]) for row in rows if row['field'] == field):g}"
 
-    right = ", ".join(
-        f"{field} {sum_of('right', field)} of {sum_of('raised', field)}" for field in ("language models", "classic RL")
-    )
+    fields = dict.fromkeys(row["field"] for row in rows if row["field"] != "all")
+    right = ", ".join(f"{field} {sum_of('right', field)} of {sum_of('raised', field)}" for field in fields)
     return (
         f"{sum_of('logs')} public logs of {repositories} repositories, {sum_of('right')} of {sum_of('raised')} alarms "
         f"were right ({right}) and {sum_of('silent')} of {sum_of('due')} faults were missed; {sum_of('opened')} of "
