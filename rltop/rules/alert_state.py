@@ -567,13 +567,13 @@ def headline_of(state: AlertState, finding: Finding) -> str:
 
 def sentence(state: AlertState, context: RuleContext) -> str:
     """The text of an alert at a record, with the value there if its finding is of an earlier record."""
-    text = _sentence(state, context)
+    text = _headline_at(state, context)
     if state.earlier is not None and state.earlier[1] < state.since_step:
         text += f"; {state.spec.title} since step {state.since_step:,}, {state.earlier[2]} since {state.earlier[1]:,}"
     return f"{text}{_CALM} {state.fine_step:,}" if state.is_waiting and state.standing.is_back else text
 
 
-def _sentence(state: AlertState, context: RuleContext) -> str:
+def _headline_at(state: AlertState, context: RuleContext) -> str:
     standing = state.standing
     if isinstance(standing, Departure) and standing.is_settled:
         text, now = standing.settled_words, standing.now(context.observation)

@@ -32,7 +32,7 @@ _TOP, _CLIFF, _AT_ONCE = 0.1, 0.5, 2
 """So is one that begins within the first share of the learned range and loses the second within so many records."""
 _OFTEN, _TIMES = 5, 2.0
 """After this many recoveries from a loss of half of what was learned, further ones are expected."""
-_WRONG, _LONGER = 30, 3
+_WRONG, _MULTIPLE = 30, 3
 """If each record is one answer: wrong answers in a row that count, also as a multiple of the longest row so far."""
 _HELD = 20
 _FEW = 8
@@ -203,7 +203,7 @@ class RewardCrash(Detector):
             self.longest, self.wrong = max(self.longest, self.wrong), 0
         else:
             self.wrong += 1
-        return self.wrong >= max(_WRONG, _LONGER * self.longest)
+        return self.wrong >= max(_WRONG, _MULTIPLE * self.longest)
 
     def _begin_anew(self, level: float) -> None:
         evaluation, is_success = self.evaluation, self.is_success
