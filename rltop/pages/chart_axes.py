@@ -357,7 +357,6 @@ _VALIDATIONS = ("val_score", "val_acc", "val_loss", "val_aux", "time_eval")
 _MOST_COLUMNS = 200
 _CROWDED = 0.4
 _LEAST_SAVE_SHARE, _LEAST_SAVE_S = 0.01, 1.0
-"""A checkpoint took this share of the longest time that one took, or this long: one may have waited for minutes."""
 _NAMED = 3
 
 
@@ -410,6 +409,7 @@ def _logged_on(snapshot: Snapshot, names: Sequence[str], first: int, last: int, 
     if kind is MarkerKind.CHECKPOINT:
         # Some trainers log the checkpoint time on every step, near zero if none was saved.
         longest = max([signal.read(v) for v in values if v == v] + [value for _, value in points], default=0.0)
+        # Or a second: the longest one may have waited for minutes.
         least = min(_LEAST_SAVE_SHARE * longest, _LEAST_SAVE_S)
     return [Marker(step, kind) for step, value in points if kind is MarkerKind.VALIDATION or value > least]
 

@@ -58,8 +58,6 @@ _STATES = (
 )  # fmt: skip
 """Order of runs at the same level: those that may need attention, then running ones, then finished ones."""
 
-_BROKEN = (RunState.DIED, RunState.LOST, RunState.STUCK)
-"""States that the title counts."""
 _MOST_ASKED = 200
 """Most runs searched for a name in the filter when no run matches."""
 _MOST_SHOWN = 100
@@ -279,7 +277,7 @@ def _paint_title(
     if total is not None and total != len(entries):
         builder.add(f" of {units.count(total)}", "dim")
     states, levels = Counter(one.state for one in entries), Counter(one.level for one in entries)
-    told = [(states[one], glyphs.states[one], one.value, STATE_ROLES[one]) for one in _BROKEN]
+    told = [(states[one], glyphs.states[one], one.value, STATE_ROLES[one]) for one in _STATES[:3]]
     told += [(levels[one], glyphs.levels[one], one.word, LEVEL_ROLES[one]) for one in (Level.CRIT, Level.WARN)]
     told.append((states[RunState.LIVE], glyphs.states[RunState.LIVE], "live", "live"))
     parts = [(f"   {sign} {units.count(number)} {word}", role) for number, sign, word, role in told if number]

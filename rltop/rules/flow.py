@@ -49,11 +49,12 @@ class _Side(State):
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__()
-        self.names = names
+        self.names, self.metric = names, names[0]
 
     def note(self, context: RuleContext, recent: _Recent, line: float) -> None:
         """Take in a record: does this side wait for a share `line` of the step or more?"""
         values, (share, *seconds) = context.values, self.names
+        self.metric = next((name for name in self.names if name in values), share)
         if (now := values.get(share)) is None:
             waited = max([values[name] for name in seconds if name in values], default=0.0)
             step_s = goodput.step_of(values)
@@ -71,6 +72,7 @@ class _Side(State):
 class Waiting(Detector):
     """P9: the trainer waits for rollouts, batch or weight sync, or generation for prompts, weights or queue space."""
 
+    is_about_word = True
     word = ""
     word_since: int | None = None
     recent = _Recent(goodput.WAIT_METRICS, goodput.WAITS_RECORDS)
@@ -108,7 +110,7 @@ class Waiting(Detector):
         is_held_up = waits.training in ("starved", "waiting", "blocked")
         if record < _LEAST or not (is_held_up if is_trainer else waits.is_held or waits.generating == "starved"):
             return QUIET
-        thresholds, words, works = self.thresholds, (waits.sentence, waits.advice), self.thresholds["works"]
+        thresholds, words, works = self.thresholds, (side.metric, waits.sentence), self.thresholds["works"]
         # A side that already waits most of the time cannot wait much longer, so judge the share that it works too.
         has_risen = base is not None and (share > thresholds["rise"] * base or 1.0 - share < works * (1.0 - base))
         if has_risen and share >= thresholds["from"]:

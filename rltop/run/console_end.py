@@ -107,7 +107,6 @@ class SilentRun(NamedTuple):
         total: steps of the run, or None.
         restarts: first steps of later attempts.
         is_console: its file is a console log, which may contain phases too.
-        may_be_stopped: its job may be stopped: it is neither over, nor replayed, nor silent for days.
     """
 
     path: str
@@ -123,7 +122,7 @@ class SilentRun(NamedTuple):
     total: int | None = None
     restarts: Collection[int] = ()
     is_console: bool = False
-    may_be_stopped: bool = False
+    may_be_stopped: bool = False  # neither over, nor replayed, nor silent for days
 
 
 def silent_run(run: Run, log: str = "") -> SilentRun:

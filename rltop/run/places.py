@@ -138,8 +138,7 @@ RANK_LOG = regex(
     r"(?:rank|worker|proc|gpu|node)[-_.]?\d+(?=[-_.])[^/]*\Z|/attempt_\d+/\d+/(?:stdout|stderr)\.log\Z", re.IGNORECASE
 )
 """In the path of a log that each process of a job has its own of, by name or as `torchrun --log-dir` writes it."""
-TORCHRUN = regex(r"attempt_\d+\Z")
-"""Folder with a folder for each rank."""
+TORCHRUN = regex(r"attempt_\d+\Z")  # a folder with a folder for each rank
 _NO_LOG = regex(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
 """W&B's own logs, and TensorBoard event files."""
 _OF_OTHERS = regex(

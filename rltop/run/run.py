@@ -308,13 +308,11 @@ class Run:
 
     @property
     def _job_goes_on(self) -> bool:
-        """Whether the followed job, from the log of `failure`, shows that the error was caught.
-
-        The log of one rank shows nothing of an error in that of another.
-        """
+        """Whether the followed job, from the log of `failure`, shows that the error was caught."""
         job, log = None if self.whereabouts is None else self.whereabouts.source_status(), self.failure_log
         if job is None or job.state not in ("running", "stuck"):
             return False
+        # The log of one rank shows nothing of an error in that of another.
         return job.log == log or (job.log == self.path.raw and RANK_LOG.search(log) is None)
 
     @property

@@ -249,7 +249,6 @@ class Session:
         notifier: notified when feeds have data; one-shot feeds never do.
 
     Attributes:
-        first: of many runs the one to read before the others; None for any.
         dropped: how many lost runs are no longer listed.
     """
 
@@ -267,7 +266,7 @@ class Session:
         self._turn = 0
         self.take_rescan: Callable[[], Sequence[FoundRun] | None] = lambda: None
         self.left_out: Callable[[], Sequence[tuple[str, str]]] = tuple
-        self.first: Run | None = None
+        self.first: Run | None = None  # of many runs the one to read before the others
         self._found = list(found)
         self._wakings = 0
         self._heard, self._asks_at_s, self._tidies_at_s = -1, 0.0, 0.0

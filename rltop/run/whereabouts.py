@@ -87,13 +87,12 @@ class FilesSeen(NamedTuple):
 
     Attributes:
         rows: number of rows the run had then.
-        stopped: the writers of its files, if all of them were stopped.
     """
 
     rows: int
     files: LogFacts
     clock: Clock
-    stopped: Sequence[Process] = ()
+    stopped: Sequence[Process] = ()  # the writers of its files, if all of them were
 
     def source_status(self) -> JobStatus:
         return job_status(self.files, self.clock.wall(), SourceResults(Facts(self.stopped)))

@@ -28,7 +28,6 @@ _WATCHDOG = regex(r"Watchdog caught collective operation timeout: WorkNCCL\(SeqN
 _ENQUEUED = regex(r"last enqueued NCCL work: (-?\d+), last completed NCCL work: (-?\d+)")
 _TASK = regex(r"RayTaskError\(\w+\): ray::([\w.]{1,120})\(\) ?\(pid=(\d+)(?:, ip=([\w.:-]+))?")
 _OF_TASK = regex(r": ray::[\w.]{1,120}\(\) ?\(pid=.*")
-"""What the detail says in fewer words."""
 _KILLED = regex(r"where the task \(.{0,300}?name=([^,()]{1,120}), pid=(\d+), memory used=([\d.]+ ?[KMGT]?B)\)")
 _SELECTED = regex(r"Selected to kill: \(.{0,300}?task name=([^,()]{1,120}), .{0,80}?memory used=([\d.]+ ?[KMGT]?B)")
 _NODE = regex(r"[Mm]emory on the node \(IP: ([\w.:-]+)[^)]*\).*? was ([\d.]+ ?[KMGT]?B) / ([\d.]+ ?[KMGT]?B)")
@@ -311,7 +310,7 @@ class ConsoleError(NamedTuple):
         text = self.text.raw
         if not self.detail:
             return text
-        text = _OF_TASK.sub("", text)
+        text = _OF_TASK.sub("", text)  # the detail says it in fewer words
         return f"{text if len(text) <= _BESIDE_DETAIL else text[:_BESIDE_DETAIL] + '…'} ({self.detail})"
 
     @property

@@ -90,6 +90,15 @@ def test_p10_the_samplers_begin_to_wait() -> None:
     assert "(baseline 10 %)" in first(engine, "P9").message
 
 
+def test_p9_is_about_the_side_that_waits() -> None:
+    waits = {"trainer_idle_frac": 0.05, "time_wait_data": 0.5}
+    engine = play(120, traits=ASYNC, rollouter_idle_frac=lambda r: 0.1 if r < 60 else 0.6, **waits)
+    (verdict,) = [one for one in engine.verdicts if one.rule == "P9"]
+    assert (verdict.metric, "generation waits 60 %" in verdict.headline) == ("rollouter_idle_frac", True), (
+        verdict.headline
+    )
+
+
 def test_p12_weight_sync_jumps_or_grows() -> None:
     jumped = play(90, time_step=100.0, time_weight_sync=lambda r: noisy(4.0 if r < 60 else 30.0)(r))
     assert first(jumped, "P12").record <= 66
