@@ -152,7 +152,6 @@ class RunReport:
     """The contents of a report about one run.
 
     Attributes:
-        collapse: the line on a collapse, which the sentence does not repeat; empty without one.
         alerts: active ones, worst first.
         timing: the newest step and the steps before it; None if no timing is logged.
         timing_words: what explains the step time, or why there is none.
@@ -167,7 +166,7 @@ class RunReport:
     entry: RunEntry
     facts: tuple[str, ...]
     records: str
-    collapse: str
+    collapse: str  # the line on it, which the sentence does not repeat
     sentence: str
     sentence_level: Level
     alerts: tuple[AlertReport, ...]

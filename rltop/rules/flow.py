@@ -28,13 +28,12 @@ class _Recent(State):
 
     def __init__(self, names: Sequence[str], size: int) -> None:
         super().__init__()
-        self.names, self.size = tuple(names), size
+        self.names, self.size = frozenset(names), size
         self.values: dict[str, deque[float]] = {}
 
     def take(self, values: Mapping[str, float]) -> None:
-        for name in self.names:
-            if name in values:
-                self.values.setdefault(name, deque(maxlen=self.size)).append(values[name])
+        for name in self.names & values.keys():
+            self.values.setdefault(name, deque(maxlen=self.size)).append(values[name])
 
     def all_of(self, name: str) -> Sequence[float]:
         return list(self.values.get(name, ()))
@@ -57,9 +56,8 @@ class _Side(State):
         self.metric = next((name for name in self.names if name in values), share)
         if (now := values.get(share)) is None:
             waited = max([values[name] for name in seconds if name in values], default=0.0)
-            step_s = goodput.step_of(values)
             known = goodput.share_of(lambda name: recent.all_of(name)[-1:], self.names)
-            now = waited / step_s if step_s else known or 0.0
+            now = waited / step_s if (step_s := goodput.step_of(values)) else known or 0.0
         self.calm = 0 if now >= line else self.calm + 1
         self.began = None if self.calm else self.began or context.place
 
