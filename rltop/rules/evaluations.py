@@ -32,6 +32,8 @@ _NO_SCORE = frozenset({
     "len", "length", "lengths", "token", "tokens", "time", "seconds", "std", "var", "min", "max", "trunc", "truncated",
     "truncation", "ratio", "count", "num", "n", "turns", "samples", "frac", "loss", "entropy", "kl", "cost",
 })  # fmt: skip
+_ERRORS = frozenset({"error", "err", "wer", "cer", "ter", "mae", "mse", "rmse", "nll", "ppl", "perplexity", "metricx"})
+"""Words of evaluations that are better lower; no rule judges these, not even as a run's only evaluation."""
 _LEVEL = regex(r"(?P<base>.*?)/?(?P<level>mean|avg|pass|best|maj|worst)(?:@|_at_)(?P<k>\d+)(?:/(?P<inner>\w+))?")
 _MEANS = {"mean": 2, "avg": 2, "pass": 1}
 QUANTITIES = ("acc", "accuracy", "correct", "score", "reward")
@@ -44,7 +46,7 @@ def representatives(instances: tuple[str, ...]) -> tuple[str, ...]:
     for place, name in enumerate(instances):
         found = _LEVEL.fullmatch(name)
         base = name if found is None else found["base"]
-        if place and _NO_SCORE.intersection(WORD.split(base.lower())):
+        if not (_NO_SCORE | _ERRORS if place else _ERRORS).isdisjoint(WORD.split(base.lower())):
             continue
         rank = (1, 1)
         if found is not None:
@@ -65,10 +67,8 @@ def evaluations(observation: Observation) -> Mapping[str, float]:
     others = {name: values[name] for name in OTHERS if name in values}
     if not found:
         return others
-    if len(found) == 1:
-        return {**found, **others} if others else found
-    judged = representatives(tuple(found))
-    return {**{name: found[name] for name in judged}, **others}
+    judged = found if "" in found else {name: found[name] for name in representatives(tuple(found))}
+    return {**judged, **others} if others else judged
 
 
 def metric_of(source: str) -> tuple[str, str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 from observations import alarms, every, first, judged, noisy, observation, play, series
 from tables import each_row
 
+from rltop.cli.open_session import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
 from rltop.model import Algorithm, Level
 from rltop.rules.evaluations import representatives
 
@@ -146,6 +151,8 @@ def test_of_a_data_set_the_mean_at_the_largest_k_is_judged() -> None:
     assert representatives(names) == ("a/acc/mean@8", "b/reward/mean@4")
     assert representatives(("", "eval_other_reward")) == ("", "eval_other_reward")
     assert representatives(("x", "x-truncated_ratio", "x_response_len")) == ("x",)
+    assert representatives(("error_rate",)) == representatives(("metricx_score",)) == ()
+    assert representatives(("wer/mean@4", "bleu/mean@4")) == ("bleu/mean@4",)
 
 
 @each_row("way", [1, -1])
@@ -250,3 +257,11 @@ def test_o19_training_that_is_the_same_to_the_last_digit(algorithm: Algorithm, m
 )
 def test_o19_trap_few_digits_repeat_and_so_do_rows_between_two_updates(algorithm: Algorithm, metrics) -> None:
     assert alarms(play(60, algorithm, reward_mean=noisy(0.7, 0.01), **{"lr": 1e-5, **metrics}), "O19") == []
+
+
+def test_an_error_on_held_out_tasks_that_falls_while_the_reward_rises_is_no_alarm(tmp_path: Path) -> None:
+    for key, is_told in (("val/error_rate/score", False), ("val/solved/score", True)):
+        rows = [{"step": n, "reward": 0.2 + n / 100, key: 0.7 - n / 100} for n in range(1, 41)]
+        (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        run = read_whole(str(tmp_path / "metrics.jsonl"), Config(), FakeClock()).runs[0]
+        assert bool([one for one in run.verdicts if one.rule == "R5"]) is is_told
