@@ -59,10 +59,7 @@ def stuck_after(usual_s: float | None, longest_s: float) -> float:
 
 
 def is_due(step: int | None, stride: int, total: int | None) -> bool | None:
-    """Whether a row `stride` steps after the newest one is within the planned number; None if that is not known.
-
-    The last of 1,624 steps is in no row if every twentieth is logged.
-    """
+    """Whether a row `stride` steps after the newest one is within the planned number; None if that is not known."""
     return None if total is None else (step or 0) + stride <= total
 
 

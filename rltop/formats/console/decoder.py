@@ -417,10 +417,7 @@ _OF_UPDATE = regex(r"loss|kl|grad|entropy", re.IGNORECASE)
 
 
 class _Unnumbered:
-    """Rows of a log in which nothing has a step: one step for each row of the names that were repeated first.
-
-    Other rows belong to the next of these if they come before the first, else to the one before.
-    """
+    """Rows of a log without any step: one for each row of the names repeated first; others belong to the one beside."""
 
     def __init__(self) -> None:
         self.step = self.rows = 0
