@@ -159,7 +159,7 @@ def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> Fake
         counts=counts,
         verdicts=[] if identity is None else rules.peek(stream, identity).verdicts,
         events=rules.events,
-        warm_up=rules.warm_up(stream),
+        warm_up=rules.settled(stream).warm_up,
         group_size=identity.group_size if identity is not None else None,
         records=stream.rows,
     )

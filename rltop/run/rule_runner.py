@@ -28,7 +28,6 @@ from rltop.rules.liveness import (
     unreadable,
 )
 from rltop.rules.options import EngineOptions
-from rltop.rules.profiles import ActiveProfile
 from rltop.rules.registry import NAMED
 from rltop.run.past import LIVENESS_RULE
 from rltop.run.run_stream import Judgement
@@ -61,12 +60,14 @@ class RuleRunner:
         self._muted: set[str] = set()
         self._checkpoints: tuple[int, ...] = ()
         self.collapses = 0
+        self.events: list[Event] = []
         self.event_times: list[float | None] = []
         self._last_time_s: float | None = None
 
     def take(self, stream: Stream, identity: Identity, arrived_s: float | None = None) -> None:
         if self._engine is None or self._observer is None:
             self._engine = self._new_engine(identity)
+            self.events = self._engine.events
             self._observer = Observer(stream, identity)
         elif len(stream.keys) != self._known_keys or identity is not self._engine.rules.identity:
             self._observer.use(identity)
@@ -92,7 +93,7 @@ class RuleRunner:
         twin.event_times = self.event_times.copy()
         if self._engine is not None:
             twin._engine = self._engine.clone()
-            twin._engine.events = self._engine.events.copy()
+            twin._engine.events = twin.events = self.events.copy()
             twin._observer = Observer(stream, self._engine.rules.identity)
         return twin
 
@@ -102,7 +103,7 @@ class RuleRunner:
         Args:
             seen: from `peek`.
         """
-        self._kept = _Kept(seen, self.events, self.profiles, self.warm_up(stream))
+        self._kept = _Kept(seen, self.settled(stream))
         self._engine = self._observer = None
 
     def _new_engine(self, identity: Identity) -> Engine:
@@ -124,18 +125,6 @@ class RuleRunner:
             self.records += 1
         assert self._observer is not None
         return self._observer.observation(row, raw, self.records)
-
-    @property
-    def profiles(self) -> Sequence[ActiveProfile]:
-        if self._kept is not None:
-            return self._kept.profiles
-        return () if self._engine is None else self._engine.rules.profiles
-
-    @property
-    def events(self) -> Sequence[Event]:
-        if self._kept is not None:
-            return self._kept.events
-        return () if self._engine is None else self._engine.events
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Hide a rule's verdicts, or show them again."""
@@ -161,8 +150,10 @@ class RuleRunner:
     def limits(self, rule: str) -> Mapping[str, float]:
         return self.options.thresholds(rule, self._names())
 
-    def _names(self) -> list[str]:
-        return [profile.name for profile in self.profiles]
+    def _names(self) -> Sequence[str]:
+        if self._kept is not None:
+            return self._kept.settled.profiles
+        return [] if self._engine is None else [profile.name for profile in self._engine.rules.profiles]
 
     def silence_verdict(self, age_s: float, lag_s: float, identity: Identity | None) -> Verdict | None:
         """The verdict on a stream with a newest row `age_s` seconds old; None if that is not silence."""
@@ -191,10 +182,12 @@ class RuleRunner:
             )
         return None if found is None or self.is_silent(found.raised_by) else advise(found)
 
-    def warm_up(self, stream: Stream) -> tuple[int, int] | None:
+    def settled(self, stream: Stream) -> Judgement:
+        """What the closed rows say, without verdicts."""
         if self._kept is not None:
-            return self._kept.warm_up
-        return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
+            return self._kept.settled
+        warm_up = (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
+        return Judgement((), self.events, self.event_times, (), self._names(), warm_up)
 
     def peek(self, stream: Stream, identity: Identity) -> Judgement:
         """Verdicts as if the open row were closed, with only the events that this adds; does not change the state."""
@@ -227,9 +220,7 @@ class _Kept(NamedTuple):
     """What the rules had found when their detectors were dropped; `seen` includes the open row."""
 
     seen: Judgement
-    events: Sequence[Event]
-    profiles: Sequence[ActiveProfile]
-    warm_up: tuple[int, int] | None
+    settled: Judgement
 
 
 def _seen(engine: Engine, events: Sequence[Event], times: Sequence[float | None]) -> Judgement:

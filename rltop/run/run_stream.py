@@ -765,18 +765,16 @@ class Judging:
     def _judge(self, is_loading: bool) -> Judgement:
         rules, shown = self._stream.known.rules, self._stream.shown
         seen = self._seen(shown)
-        settled, times = ([], []) if rules is None else (rules.events, rules.event_times)
-        profiles: Sequence[str] = () if rules is None else [profile.name for profile in rules.profiles]
-        warm_up = None if rules is None else rules.warm_up(self._stream.known.pipeline.stream)
-        known = Judgement((), settled, times, (), profiles, warm_up)
+        known = Judgement((), [], []) if rules is None else rules.settled(self._stream.known.pipeline.stream)
         if seen is None:
             return known
         if self._stream.is_preview or is_loading:
             early = [v._replace(is_provisional=True) for v in seen.verdicts if v.family in BEFORE_HISTORY]
             return known._replace(verdicts=early)
         if not seen.events:
-            return seen._replace(events=settled, event_times=times)
-        return seen._replace(events=[*settled, *seen.events], event_times=[*times, *seen.event_times])
+            return seen._replace(events=known.events, event_times=known.event_times)
+        times = [*known.event_times, *seen.event_times]
+        return seen._replace(events=[*known.events, *seen.events], event_times=times)
 
     def _seen(self, shown: ReadPath) -> Judgement | None:
         """Results including the open row; cached for a preview while history is read."""
