@@ -320,6 +320,9 @@ def metric_layout(width: int, longest_key: int, longest_note: int = _MOST_NOTE) 
     return lay_out(wanted, columns, width - _SIGN)
 
 
+_SUMS = frozenset({"num_tokens", "time_elapsed"})
+
+
 def is_difference(metric: Metric) -> bool:
     """Is a change of this metric given as a difference rather than a ratio?
 
@@ -329,10 +332,10 @@ def is_difference(metric: Metric) -> bool:
 
 
 def change_text(reading: SignalReading) -> str:
-    """Change against the baseline; a dash without one."""
-    if reading.point is None or reading.baseline is None or reading.is_nonfinite_now:
-        return units.UNKNOWN
+    """Change against the baseline; a dash without one, and for a sum over the whole run."""
     metric = reading.signal.metric
+    if reading.point is None or reading.baseline is None or reading.is_nonfinite_now or metric.name in _SUMS:
+        return units.UNKNOWN
     return units.change(reading.point.value, reading.baseline, metric.unit, is_difference=is_difference(metric))
 
 
