@@ -449,8 +449,7 @@ class _Unnumbered:
         if names == self._names:
             self.step += 1
             found.row, self._next = self._next | found.row, {}
-        found.step = self.step
-        self.rows += 1
+        found.step, self.rows = self.step, self.rows + 1
         return [found]
 
 
@@ -702,7 +701,9 @@ class ConsoleDecoder(Decoder):
         found.offset = hit.offset
         numbered = self._unnumbered.take(found) if self.options.may_count_rows and not self.options.step_key else []
         for row in numbered:
-            self._take_row(row, hit.number, records)
+            self._pass_remarks()
+            self._newest_offset = row.offset
+            records.append(self._builder.build(row.step or 0, row.row, FilePosition(self._generation, row.offset)))
         self.counts.numbered_rows += len(numbered)
         if not self._unnumbered.step:
             self._stepless += 1
@@ -793,6 +794,8 @@ class ConsoleDecoder(Decoder):
                 self._newest_keys = tuple(found.row)
         if found.step is not None:
             records.append(self._builder.build(found.step, found.row, position, found.total or self._named_total))
+            if self._unnumbered.step:  # what was numbered before is not of this run
+                records[-1], self._unnumbered = records[-1]._replace(is_new_end=True), _Unnumbered()
             schema = records[-1].schema
             if schema is not self._schema and not self._has_evaluations:
                 self._schema, self._has_evaluations = schema, any(map(is_evaluation_key, schema.keys))

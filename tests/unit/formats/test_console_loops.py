@@ -644,7 +644,7 @@ def test_rows_of_a_log_without_any_step_are_numbered():
         again = [one for at in range(0, len(data), size) for one in split.feed(data[at : at + size], at, 0)]
         assert [plain(one) for one in (*again, *split.finish())] == [plain(one) for one in records]
     records, _ = decode(text + "step 1 | loss: 0.5\nstep 2 | loss: 0.5\n")
-    assert [record.step for record in records[-2:]] == [1, 2]
+    assert [(record.step, record.is_new_end) for record in records[-2:]] == [(1, True), (2, False)]
     records, decoder = decode("reward: 0.5 | score: 1.0\n" * 30)
     assert not records and decoder.counts.no_step_lines == 30, "samples"
 
