@@ -476,7 +476,9 @@ def count_words(snapshot: Snapshot) -> list[str]:
 
 
 def _copies_words(paths: Sequence[str]) -> list[str]:
-    """The number of skipped files that are copies of the run, and their folders."""
+    """The name of a skipped file that is a copy of the run, or the number of several, and their folders."""
+    if len(paths) == 1:
+        return [f"{Label.of(PurePath(paths[0]).name).display} has the same rows"]
     folders = list(dict.fromkeys(_DIGITS.sub("*", PurePath(path).parent.name) for path in paths))
     more = ", …" if len(folders) > _MOST_FOLDERS else ""
     where = ", ".join(f"{Label.of(name).display}/" for name in folders[:_MOST_FOLDERS] if name)

@@ -367,12 +367,12 @@ class Run:
         if self.state in _OVER:
             own = [one for one in own if one.rule != LIVENESS_RULE]
         if not self.other_streams and not self._watches:
-            return _advised(own, self.state)
+            return self._advised(own)
         found = list(own)
         found += [one for watch in self._watches for one in watch.verdicts if not one.is_of(self.main.judging.muted)]
         for each in self._judged:
             found += verdicts_of_stream(each.verdicts, each.role)
-        return _advised(worst_first(found), self.state)
+        return self._advised(worst_first(found))
 
     def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
         """The verdicts at a step, worst first, those of other streams at the same time; None: the current ones."""
@@ -382,7 +382,16 @@ class Run:
         for each in self._judged:
             there = each.verdicts_at(step_at_same_time(self.main.stream, step, each.stream))
             found += verdicts_of_stream(there, each.role)
-        return tuple(_advised(worst_first(found), self.state))
+        return tuple(self._advised(worst_first(found)))
+
+    def _advised(self, found: Sequence[Verdict]) -> Sequence[Verdict]:
+        state = self.state
+        has_ended = state is RunState.ENDED and self.main.silent_s is not None  # a pipe tells no time
+        if not (has_ended or state in _OVER) or not any(one.advice for one in found):
+            return found
+        from rltop.rules.advice import review  # noqa: PLC0415 - only for runs that end with an alert
+
+        return [review(one) for one in found]
 
     def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
         """The complement of `verdicts_at`: acknowledged or muted alerts, except for ranks and silence."""
@@ -426,14 +435,6 @@ def is_judged(run: Run) -> bool:
     return own and all(
         each.judging.is_judged(is_loading=each.loading is not None) for each in run.other_streams if not each.is_rank
     )
-
-
-def _advised(found: Sequence[Verdict], state: RunState) -> Sequence[Verdict]:
-    if state not in (*_OVER, RunState.ENDED) or not any(one.advice for one in found):
-        return found
-    from rltop.rules.advice import review  # noqa: PLC0415 - only for runs that end with an alert
-
-    return [review(one) for one in found]
 
 
 def _merge(logs: Sequence[_Log]) -> list[Event]:

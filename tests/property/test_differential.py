@@ -38,15 +38,12 @@ FIXTURES = sorted(path for path in folder("fixtures").rglob("metrics.jsonl") if 
 
 
 def outcome(run):
-    """What a run came to: everything that must not depend on how it arrived.
-
-    Advice does: it is for the next run once the file has been still for long, and not every feed tells its time.
-    """
+    """What a run came to: everything that must not depend on how it arrived."""
     return {
         "store": contents(run.main.stream),
         "events": list(run.events),
         "identity": run.main.identity,
-        "verdicts": [one._replace(advice=None) for one in run.verdicts],
+        "verdicts": list(run.verdicts),
         "records": run.main.judging.records,
         "counts": run.counts,
     }
