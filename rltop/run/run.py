@@ -385,9 +385,7 @@ class Run:
         return tuple(self._advised(worst_first(found)))
 
     def _advised(self, found: Sequence[Verdict]) -> Sequence[Verdict]:
-        state = self.state
-        has_ended = state is RunState.ENDED and self.main.silent_s is not None  # a pipe tells no time
-        if not (has_ended or state in _OVER) or not any(one.advice for one in found):
+        if self.state not in (*_OVER, RunState.ENDED) or not any(one.advice for one in found):
             return found
         from rltop.rules.advice import review  # noqa: PLC0415 - only for runs that end with an alert
 
