@@ -694,9 +694,9 @@ class ConsoleDecoder(Decoder):
 
     def _note_stepless(self, text: str, hit: Hit, records: list[Record]) -> None:
         found = read_stepless(text)
-        if found is None:
-            if has_step_and_number(text) and not self._unnumbered.step:
-                self.counts.miss_form(strip_escapes(text).strip(), hit.number)
+        if found is None and has_step_and_number(text) and not self._unnumbered.step:
+            self.counts.miss_form(strip_escapes(text).strip(), hit.number)
+        if found is None or self._are_of_other_rank(text, [found]):
             return
         found.offset = hit.offset
         numbered = self._unnumbered.take(found) if self.options.may_count_rows and not self.options.step_key else []

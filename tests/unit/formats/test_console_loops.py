@@ -645,6 +645,8 @@ def test_rows_of_a_log_without_any_step_are_numbered():
         assert [plain(one) for one in (*again, *split.finish())] == [plain(one) for one in records]
     records, _ = decode(text + "step 1 | loss: 0.5\nstep 2 | loss: 0.5\n")
     assert [(record.step, record.is_new_end) for record in records[-2:]] == [(1, True), (2, False)]
+    both = "".join(f"(Worker pid={rank}) loss: 0.{i} | kl: 0.25\n" for i in range(9) for rank in (4, 7))
+    assert [record.step for record in decode(both)[0]] == [*range(1, 10)], "of two ranks that print the same"
     records, decoder = decode("reward: 0.5 | score: 1.0\n" * 30)
     assert not records and decoder.counts.no_step_lines == 30, "samples"
 
