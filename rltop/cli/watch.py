@@ -677,7 +677,7 @@ def of_watched_runs(session: Session, news: Sequence[FoundRun] | None) -> Sequen
         return None
     if all(run.main.is_awaited for run in session.runs):
         return news[:1]
-    return [each for each in news if session.knows(each)] or None
+    return session.known_of(news) or None
 
 
 def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[FoundRun], list[str]]:

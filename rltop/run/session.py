@@ -7,6 +7,7 @@ threads: feeds deliver the bytes. Also reads the pipeline settings of a run (sta
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -232,9 +233,9 @@ WATCHED_MS = 100.0
 """Length of a read slice between progress reports."""
 
 
-def _is_same(known: FoundRun, now: FoundRun) -> bool:
-    paths = {path for each in (known, *known.other_streams) for path in (*each.paths, *each.copies)}
-    return any(path in paths for each in (now, *now.other_streams) for path in (*each.paths, *each.copies))
+def _paths(found: FoundRun) -> set[str]:
+    """The files of the run, and the other records of it."""
+    return {path for each in (found, *found.other_streams) for path in (*each.paths, *each.copies)}
 
 
 def _until(clock: Clock, budget_ms: float) -> Budget:
@@ -278,21 +279,22 @@ class Session:
         self._settings: SettingsReader | None = None
         self._endings: EndReader | None = None
         self.runs: list[Run] = []
-        self._share_memory()
-        if len(found) > CROWD:
-            self.builder.preview_from = CROWD_PREVIEW_FROM_BYTES
+        self._share_memory(self._found)
         self.runs += [self.builder.build(each) for each in found]
 
-    def _share_memory(self) -> None:
-        streams = sum(len(found.other_streams) + 1 for found in self._found)
+    def _share_memory(self, among: Sequence[FoundRun]) -> None:
+        streams = sum(len(found.other_streams) + 1 for found in among)
         whole = self.builder.options.store
         self.builder.share = whole._replace(memory_bytes=whole.memory_bytes // max(1, streams))
+        self.builder.preview_from = CROWD_PREVIEW_FROM_BYTES if len(among) > CROWD else 1
         for run in self.runs:
             for each in run.streams:
                 each.whole.pipeline.stream.options = self.builder.share
 
-    def knows(self, found: FoundRun) -> bool:
-        return any(_is_same(known, found) for known in self._found)
+    def known_of(self, found: Sequence[FoundRun]) -> list[FoundRun]:
+        """Those of the runs found that are followed already."""
+        paths = set().union(*map(_paths, self._found))
+        return [each for each in found if not paths.isdisjoint(_paths(each))]
 
     def update(self, found: Sequence[FoundRun]) -> None:
         """Update from a rescan: new runs, new streams of a run, new files of a stream.
@@ -302,27 +304,39 @@ class Session:
         read. If the only run has been replaced by another, for instance because `latest-run` points elsewhere, or was
         only awaited, the new one takes its place; but a copy never does.
         """
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for i, known in enumerate(self._found):
+            for path in _paths(known):
+                places[path].append(i)
+        parts: dict[int, Run] = {}
+        self._share_memory(max(self._found, found, key=len))
         for each in found:
-            same = [i for i, known in enumerate(self._found) if _is_same(known, each)]
+            same = sorted({i for path in _paths(each) for i in places[path] if i not in parts})
             at = next((i for i in same if self._found[i].path in each.paths), same[0] if same else None)
             if at is None and len(self._found) == 1 and (self._found[0].awaits or len(found) == 1):
                 at = 0
             if at is None:
+                at = len(self._found)
                 self._found.append(each)
-                self._share_memory()
                 self.runs.append(self.builder.build(each))
             elif each.path in self._found[at].copies:
                 continue  # the run's own file is missing, and may reappear; the remaining file is another record of it
             elif not _extend(self._found[at], each, self.runs[at]):
                 self._found[at] = each
-                self._share_memory()
                 self._read_again(at)
-                self._drop_parts(at)
             else:
                 self._found[at], self.runs[at].copies = each, each.copies
                 stream = self.runs[at].main.whole.pipeline.stream
                 stream.total_steps = stream.total_steps or each.total_steps
-                self._drop_parts(at)
+            for path in _paths(each):
+                places[path].append(at)
+            # Runs that have turned out to be streams of this one, or other records of it, are dropped.
+            parts.update((i, self.runs[at]) for i in same if i != at)
+        for i in sorted(parts, reverse=True):
+            self.runs[i].close()
+            self.runs[i].replaced_by = parts[i]
+            del self.runs[i], self._found[i]
+        self._share_memory(self._found)
 
     def _read_again(self, at: int) -> None:
         before = self.runs[at]
@@ -434,17 +448,6 @@ class Session:
         )
         for each in self.runs:
             self.builder.apply_preferences(each)
-
-    def _drop_parts(self, at: int) -> None:
-        """Drop runs that have turned out to be streams of another one, or other records of it."""
-        whole, known = self.runs[at], self._found[at]
-        parts = [i for i in range(len(self._found)) if i != at and _is_same(self._found[i], known)]
-        for i in reversed(parts):
-            self.runs[i].close()
-            self.runs[i].replaced_by = whole
-            del self.runs[i], self._found[i]
-        if parts:
-            self._share_memory()
 
     def step(self, budget_ms: float) -> bool:
         """Work for about `budget_ms`; returns whether there may be more to do at once."""

@@ -202,6 +202,23 @@ def test_while_the_trackers_begin_one_after_the_other_there_is_one_row(tmp_path:
     assert first is session.runs[0]
 
 
+def test_beside_another_run_a_record_that_is_ahead_takes_the_row_of_the_one_that_was_read(tmp_path: Path) -> None:
+    clock = FakeClock()
+    jsonl(tmp_path / "b", numbers(2))
+    events(tmp_path / "a" / "out", numbers(1, 20))
+    scanner = Rescanner([str(tmp_path)], discover([str(tmp_path)]).found, clock, lambda: None)
+    session = Session(discover([str(tmp_path)]).found, lambda path, n: DirectFeed(path, clock=clock, last=n), clock)
+    session.take_rescan = scanner.take
+    assert len(session.runs) == 2
+    jsonl(tmp_path / "a" / "out", numbers(1))
+    scanner.look()
+    while session.step(1_000.0):
+        clock.advance(1.0)
+    assert sorted(run.main.stream.last_step for run in session.runs) == [30, 30]
+    assert [len(run.copies) for run in session.runs if "/a/" in str(run.path)] == [1]
+    session.close()
+
+
 def emptied(place: Path) -> Path:
     if place.is_dir():
         shutil.rmtree(place)

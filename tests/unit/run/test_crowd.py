@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from rltop.pages.signals import primary, read_spark
 from rltop.run import preferences
 from rltop.run import session as sessions
 from rltop.run.options import IngestOptions, Notifier
+from rltop.run.places import FoundRun
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
@@ -181,3 +183,41 @@ def test_a_run_whose_file_has_not_been_opened_is_not_read(tmp_path: Path) -> Non
         assert [Entries().of(run).loading for run in session.runs] == [0.0] * 3
         step_until(session, lambda: all(run.has_caught_up for run in session.runs))
         assert [Entries().of(run).loading for run in session.runs] == [None] * 3
+
+
+def calls_of_a_rescan(found: Sequence[FoundRun]) -> int:
+    """How many calls of Python functions a session needs to find that nothing has changed."""
+    reader = Reader(ReaderOptions(use_watcher=False))
+    session = Session(found, threaded(reader), Clock())
+    reader.close()
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        session.update(found)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_rescan_costs_as_much_for_each_run_of_a_large_crowd(tmp_path: Path) -> None:
+    for number in range(320):
+        write_rows(tmp_path / str(number) / "metrics.jsonl", 1, 2)
+    found = runs_of(str(tmp_path))
+    assert calls_of_a_rescan(found) < 5 * calls_of_a_rescan(found[:80])
+
+
+def test_a_crowd_that_is_found_late_is_read_as_one_found_at_once(tmp_path: Path) -> None:
+    for number in range(sessions.CROWD + 1):
+        write_rows(tmp_path / str(number) / "metrics.jsonl", 1, 30)
+    found = runs_of(str(tmp_path))
+    with followed(tmp_path) as session:
+        told = [(run.path, run.main.stream.options, len(run.main.previews)) for run in session.runs]
+        late = Session([found[0]._replace(path="sought", awaits="scanning")], threaded(Reader(clock=Clock())), Clock())
+        late.update(found)
+        assert [(run.path, run.main.stream.options, len(run.main.previews)) for run in late.runs] == told
+        assert not any(run.main.previews for run in late.runs)
