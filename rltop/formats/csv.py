@@ -136,27 +136,31 @@ class CsvDecoder(Decoder):
     def _take_line(self, line: bytes, start: int, *, is_ended: bool = True) -> Iterator[Record]:
         self.counts.lines += 1
         if self._is_in_the_middle:
-            if not self._is_row_alone(line):
+            if line.count(b'"') % 2 or not self._is_row(line):
                 return
             self._is_in_the_middle = False
         if not self._open:
             self._open_start, self._open_bytes, self._is_quoted, self._may_be_stray = start, 0, False, True
-        elif self._may_be_stray:
-            self._may_be_stray = self._is_row_alone(line)
+        has_rows_only, is_odd = self._may_be_stray, line.count(b'"') % 2 == 1
+        if self._open and has_rows_only:
+            self._may_be_stray = not is_odd and self._is_row(line)
         self._open.append(line)
         self._open_bytes += len(line)
         if self._open_bytes > MAX_RECORD_BYTES:
             self._open.clear()
             self._refuse("unclosed quote")
             return
-        self._is_quoted ^= line.count(b'"') % 2 == 1
+        self._is_quoted ^= is_odd
         if self._is_quoted:
             if self._may_be_stray and len(self._open) > STRAY_LINES:
                 yield from self._take_anew()
             return
-        text = b"\n".join(self._open).decode("utf-8", "replace")
+        text = b"\n".join(self._open).decode("utf-8", "replace").removesuffix("\r")
+        if len(self._open) > 1 and has_rows_only and self._is_row(line) and self._cells(text, is_strict=True) is None:
+            yield from self._take_anew(is_ended=is_ended)  # text behind the quote: it opens a cell and closes none
+            return
         self._open.clear()
-        yield from self._take_record(text.removesuffix("\r"), is_ended=is_ended)
+        yield from self._take_record(text, is_ended=is_ended)
 
     def _take_anew(self, *, is_ended: bool = True) -> Iterator[Record]:
         """Refuse the line with the stray quote, and take each line behind it as a row."""
@@ -202,9 +206,9 @@ class CsvDecoder(Decoder):
         self.counts.rows -= len(records) - len(new)
         return new
 
-    def _is_row_alone(self, line: bytes) -> bool:
-        """Is the line certainly a whole row, and not part of a quoted cell?"""
-        cells = None if line.count(b'"') % 2 else self._cells(line.decode("utf-8", "replace").removesuffix("\r"))
+    def _is_row(self, line: bytes) -> bool:
+        """Is the line, if it is not part of a quoted cell, certainly a whole row?"""
+        cells = self._cells(line.decode("utf-8", "replace").removesuffix("\r"))
         if cells is None or len(cells) != len(self._header) or not self._has_step:
             return False
         row = dict(zip(self._header, cells, strict=True))
@@ -260,9 +264,9 @@ class CsvDecoder(Decoder):
     def _step_keys(self) -> Sequence[str]:
         return (self._step_key,) if self._step_key else STEP_KEYS
 
-    def _cells(self, text: str) -> list[str] | None:
+    def _cells(self, text: str, *, is_strict: bool = False) -> list[str] | None:
         try:
-            return next(csv.reader([text], delimiter=self._delimiter), [])
+            return next(csv.reader([text], delimiter=self._delimiter, strict=is_strict), [])
         except csv.Error:
             return None
 

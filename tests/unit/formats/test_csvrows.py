@@ -143,6 +143,23 @@ def test_a_stray_quote_costs_its_own_line_only(rows):
     assert (counts.bad_lines, counts.first_bad_line, counts.first_bad_reason) == (1, 3, "unclosed quote")
 
 
+@each_row("between", [0, 1, 18])
+def test_two_stray_quotes_that_pair_up_cost_the_first_line_only(between):
+    strays, quote = (2, between + 3), '"'
+    rows = "".join(f"{step},0.5,{quote * (step in strays)}ok\n" for step in range(1, 30))
+    records, decoder = decode(f"step,loss,note\n{rows}")
+    assert [record.step for record in records] == [1, *range(3, 30)]
+    counts = decoder.counts
+    assert (counts.bad_lines, counts.first_bad_line, counts.first_bad_reason) == (1, 3, "unclosed quote")
+
+
+@each_row("cell", ['"a\n2,0.4,""b"', '"a\n2,0.4,b"'])
+def test_a_cell_whose_quotes_close_is_one_whatever_is_in_it(cell):
+    records, decoder = decode(f"step,loss,note\n1,0.5,{cell}\n3,0.3,c\n")
+    assert [record.step for record in records] == [1, 3]
+    assert decoder.counts.bad_lines == 0
+
+
 def test_a_quoted_table_within_a_cell_is_no_row():
     table = "".join(f"{step},a\n" for step in range(19))
     (one, two), decoder = decode(f'step,text\n1,"{table}end"\n2,b\n')
