@@ -61,20 +61,26 @@ def test_an_engine_that_was_recorded_from_a_real_one(capsys: pytest.CaptureFixtu
     assert (code, found["state"], found["phase_key"]) == (0, "running", "generate")
 
 
-@pytest.mark.parametrize("answer", [silent, dripping_body, endless], ids=["silent", "dripping", "1 GB"])
+LATE, LONG = "no whole answer within 4 s", "the answer is longer than 1.0 MB"
+
+
+@each_row(("answer", "reasons"), [(silent, [LATE]), (dripping_body, [LATE]), (endless, [LONG, LATE])])
 def test_a_lying_endpoint_is_said_and_takes_nothing_away(
-    answer: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: Any,
+    reasons: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rltop.live.endpoint.MOST_BYTES", 2**20)
+    # On a busy machine even what is too long may be late.
+    monkeypatch.setitem(Endpoint.__init__.__kwdefaults__, "most_bytes", 2**20)
     with serving(answer) as server:
-        began = time.monotonic()
         _, found = where(capsys, log(tmp_path, time.time() - 20), "--metrics", server.url)
-        assert time.monotonic() - began < 10.0
     assert (found["state"], found["phase_key"], found["unusual"]) == ("running", "generate", True)
     assert [each["source"] for each in found["silent"] if each["source"].startswith("http")] == [
         f"{server.url}/metrics"
     ]
-    assert found["cause"].startswith(f"{server.url}/metrics: ")
+    assert found["cause"] in [f"{server.url}/metrics: {reason}" for reason in reasons]
 
 
 def test_without_a_path_the_sources_alone_tell(capsys: pytest.CaptureFixture[str]) -> None:
