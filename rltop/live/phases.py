@@ -42,6 +42,7 @@ class PhaseEvent(NamedTuple):
         count_text: the count as text: a different one is progress.
         is_bar: a progress bar, which may be nested in another phase.
         engine: state of an engine: running, waiting, tokens per second, fraction of the cache in use.
+        stride: of the rows, see `Stream.stride`; None if only the steps themselves tell.
     """
 
     time_s: float
@@ -61,6 +62,7 @@ class PhaseEvent(NamedTuple):
     rank: int | None = None
     engine: tuple[float, ...] = ()
     error: ConsoleError | None = None
+    stride: int | None = None
 
 
 @dataclass(slots=True)
@@ -285,7 +287,9 @@ class Phases:
         for phase in [each for each in self.open.values() if self._steps - each.at_step >= _STALE_STEPS]:
             self.open.pop((phase.process, phase.name), None)
         self._is_from_0 = self._is_from_0 or event.step == 0
-        if event.step is not None and self.step is not None:
+        if event.stride is not None:
+            self.stride = event.stride
+        elif event.step is not None and self.step is not None:
             self.stride = max(1, event.step - self.step) + self._is_from_0
         self.step = event.step if event.step is not None else None if self.step is None else self.step + 1
         self._move(event)

@@ -176,5 +176,7 @@ def _number(value: object) -> float:
         return 0.0
 
 
-def rows(times: Iterable[tuple[int, float]], total: int | None) -> list[PhaseEvent]:
-    return [PhaseEvent(time_s, Act.STEP, process=ROWS, step=step, total=total) for step, time_s in times]
+def rows(times: Iterable[tuple[int, float]], total: int | None, stride: int | None = None) -> list[PhaseEvent]:
+    return [
+        PhaseEvent(time_s, Act.STEP, process=ROWS, step=step, total=total, stride=stride) for step, time_s in times
+    ]

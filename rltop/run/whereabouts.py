@@ -59,7 +59,7 @@ def events_of_rows(run: SilentRun, after: int | None = None) -> list[PhaseEvent]
     """
     if run.is_console:
         return []
-    events = rows([each for each in run.timed if after is None or each[0] > after], run.total)
+    events = rows([each for each in run.timed if after is None or each[0] > after], run.total, run.stride)
     events = _by_this_clock(events, run)
     events = [
         event
@@ -67,8 +67,7 @@ def events_of_rows(run: SilentRun, after: int | None = None) -> list[PhaseEvent]
         for event in ([each._replace(act=Act.RESUME), each] if each.step in run.restarts else [each])
     ]
     if run.last_step is not None and run.came_s is not None and (not events or events[-1].step != run.last_step):
-        before = [] if events else [run.last_step - run.stride]
-        events += rows([(step, run.came_s) for step in (*before, run.last_step)], run.total)
+        events += rows([(run.last_step, run.came_s)], run.total, run.stride)
     return events
 
 

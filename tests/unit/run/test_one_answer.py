@@ -122,6 +122,8 @@ def test_a_file_that_is_read_once_says_what_where_says_however_long_ago(case: di
         ("time", 30.0, range(10, 410, 10), 410, "running running stuck stuck stuck stuck ended"),
         ("", None, range(10, 410, 10), 409, "running running running ended ended ended ended"),
         ("time", 30.0, range(0, 400, 10), 400, "running running ended ended ended ended ended"),
+        ("time", 30.0, range(400), 400, "running running ended ended ended ended ended"),
+        ("time", 30.0, range(399), 400, "running running stuck stuck stuck stuck ended"),
     ],
 )
 def test_rows_that_stop_are_judged_alike_by_where_by_what_is_printed_and_on_the_screen(
@@ -130,7 +132,7 @@ def test_rows_that_stop_are_judged_alike_by_where_by_what_is_printed_and_on_the_
     end_s, metrics = 1_787_190_000.0, tmp_path / "metrics.jsonl"
     rows = [
         {"step": step, "actor/pg_loss": 0.5}
-        | ({key: end_s - steps_s * (39 - i) if key == "time" else steps_s} if key else {})
+        | ({key: end_s - steps_s * (len(steps) - 1 - i) if key == "time" else steps_s} if key else {})
         for i, step in enumerate(steps)
     ]
     metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
