@@ -194,7 +194,7 @@ class StepSlower(Detector):
             return f"{text} since training began: the new baseline"
         if finding.value <= (finding.threshold or 0.0):
             by = f"{percent(finding.value / base - 1.0)} above the baseline ({duration(base)})"
-            return f"step time slightly up over many steps: now {now}, {by}"
+            return f"step time up over many steps: now {now}, {by}"
         if not finding.words:
             return text
         rise, (after, before, *_) = finding.value - base, finding.extra
