@@ -91,7 +91,7 @@ _GROUPS = (
     ("loss", frozenset({"loss", "losses"})),
     ("response_len_mean", frozenset({"length", "lengths", "len", "lens"})),
     ("success_frac", frozenset({"accuracy", "acc", "success", "solved", "correct"})),
-    ("reward_mean", frozenset({"reward", "rewards", "rew", "score", "scores", "return", "returns"})),
+    ("reward_mean", frozenset({"reward", "rewards", "rew", "score", "scores", "return", "returns", "ret"})),
 )
 """Metric → words, most specific first: a KL loss is a KL, an entropy loss an entropy, a cross entropy a loss."""
 _NO_GUESS = frozenset({
@@ -102,7 +102,7 @@ _NO_GUESS = frozenset({
     "eval", "evaluation", "val", "valid", "validation", "test", "bench", "prompt", "context", "config", "cfg", "id",
     "index", "step", "steps", "zero", "range", "value", "values", "vf", "critic", "aux", "teacher", "expert", "layer",
     "version", "constant", "dropped", "kept", "filtered", "bonus", "penalty", "delta", "prev", "previous", "ema",
-    "timing", "perf", "system", "args", "hparams",
+    "timing", "perf", "system", "args", "hparams", "spread", "incorrect", "wrong",
 })  # fmt: skip
 """Words for statistics, settings, parts or evaluations of a quantity instead of the quantity itself."""
 
