@@ -347,7 +347,7 @@ class Verdict(NamedTuple):
     Attributes:
         threshold: the threshold crossed, in the metric's unit, if there is one.
         baseline: the value compared against, in the metric's unit, if there is one.
-        recovered_step: where it ended, or None.
+        recovered_step: the first of the good steps that ended it, or None.
         stream: the stream that counts its steps; "" for the main one.
         worst: the worst level so far; NO_DATA if the level never changed.
         incident: the incident it belongs to, for alarms of rules on records.
@@ -452,7 +452,7 @@ class Event(NamedTuple):
     key of the metric in the message, if any. `is_provisional`: it comes from the newest row, which may still change.
     `incident` is the number of the alarm's incident; 0 for everything else. `part` is the id of the part of the rule
     that raised it; "" for the rule itself. `baseline` is the baseline that the alert quoted then, if any. `fine_step`,
-    of an alert whose end was waited for: the first of the good steps before it.
+    of an alert that has ended: the first of the good steps that ended it.
     """
 
     record: int

@@ -141,7 +141,8 @@ class AlertState(Cloned):
         incident: number of the incident that it belongs to; 0 for none.
         earlier: record, step and title of the part of the rule that was an alarm before it; None if it was the first.
         standing: where its metric stands relative to its level before the onset.
-        recovered_step, recovered_record: where it ended; the step is None while it is active.
+        recovered_step: the first of the good records that ended it; None while it is active.
+        recovered_record: the record that ended it.
         fine_step: where the newest good records in a row began.
         behind: the rule's baseline, the one quoted instead, and the first and last step of the latter, where known.
     """
@@ -463,7 +464,8 @@ class AlertState(Cloned):
         return event._replace(since_step=self.onset[1])
 
     def recover(self, context: RuleContext, how: str = "") -> Event:
-        fine_step = self.fine_step if self.is_waiting else None
+        fine_step = self.fine_step if self._better else context.observation.step
+        how += f"{_CALM} {self.fine_step:,}" if self.is_waiting else ""
         self.detector.hold(OK)
         self._unmoved, standing = None, self.standing
         self.is_firing = self.is_idle = False
@@ -472,9 +474,7 @@ class AlertState(Cloned):
             self._recovered = _Recovered(self.worst, self.finding, standing)
         self.standing = NOWHERE
         self._same_until = -1 if how or self.detector.is_excused else context.observation.record + REMEMBERED_RECORDS
-        self.recovered_record, self.recovered_step = context.place
-        if fine_step is not None:
-            self.recovered_step, how = fine_step, f"{how}{_CALM} {fine_step:,}"
+        self.recovered_record, self.recovered_step = context.observation.record, fine_step
         self.level = self.worst
         message = f"{self.spec.title}, since step {self.onset[1]:,}{how}"
         return self._event(context, EventState.RECOVERED, self.level, message)._replace(fine_step=fine_step)

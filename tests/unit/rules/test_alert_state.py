@@ -62,7 +62,7 @@ def test_pending_then_firing_then_recovered() -> None:
     verdict = verdict_of(state, "truncated_frac", "key", RuleContext(Algorithm.GRPO, Traits(), None))
     assert (verdict.since_record, verdict.since_step) == (2, 20)
     assert verdict.state is VerdictState.RECOVERED
-    assert verdict.recovered_step == 100
+    assert verdict.recovered_step == 60  # the first good one, not the one that ended it
     assert events[4].message == "1.50 above 1.00"
 
 
