@@ -44,20 +44,20 @@ _HARMLESS = frozenset({"performance", "straggler", "balance", "input"})
 
 
 def advise(
-    verdict: Verdict, checkpoint: int | None = None, *, is_followed: bool = False, is_fine: bool = False
+    verdict: Verdict, checkpoint: int | None = None, *, is_followed: bool = False, comes_and_goes: bool = False
 ) -> Verdict:
     """The verdict, with advice if it is active at WARN or CRIT.
 
     Args:
         checkpoint: step of the last known checkpoint before its onset.
         is_followed: symptoms of another family have begun since and are still active.
-        is_fine: it has come and gone before, and is away at present.
+        comes_and_goes: see `AlertState.comes_and_goes`.
     """
     if verdict.level < Level.WARN or not verdict.is_active:
         return verdict
     reasons = _reasons(verdict)
     is_calm = verdict.state is VerdictState.SETTLED and reasons.is_watched_settled and not is_followed
-    if verdict.level < Level.CRIT or verdict.family in _HARMLESS or is_calm or is_fine:
+    if verdict.level < Level.CRIT or verdict.family in _HARMLESS or is_calm or comes_and_goes:
         return verdict._replace(advice=Advice(Action.WATCH, reasons.warn))
     if reasons.is_in_weights and checkpoint is not None:
         return verdict._replace(advice=Advice(Action.GO_BACK, reasons.crit, checkpoint))

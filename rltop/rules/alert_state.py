@@ -367,6 +367,12 @@ class AlertState(Cloned):
         has_been_back = self.is_firing and self._patience > 0
         return has_been_back and self._better >= self._lasting.clear_after(self.level) and self._is_home
 
+    @property
+    def comes_and_goes(self) -> bool:
+        """Away at present although it has come back before, or back for a moment, as before."""
+        is_brief = self._returned is not None and self._stretch < self._lasting.clear_after(self.level)
+        return self.is_waiting or is_brief
+
     def _take(self, context: RuleContext, *, is_good: bool) -> None:
         seen = context.observation
         if is_good:

@@ -406,7 +406,7 @@ class Engine(Cloned):
         also = tuple(map(self._also, self._beside(state))) if state.is_firing else ()
         found = found._replace(incident=self._incidents.known.get(state.incident), level=level, worst=worst, also=also)
         checkpoint = self._context.checkpoints.before(state.onset[1])
-        return advise(found, checkpoint, is_followed=self._is_followed(state), is_fine=state.is_waiting)
+        return advise(found, checkpoint, is_followed=self._is_followed(state), comes_and_goes=state.comes_and_goes)
 
     def _also(self, one: AlertState) -> Part:
         level = self.rules.shown_level(one.spec.id, one.level)

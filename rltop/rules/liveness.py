@@ -70,13 +70,14 @@ class Liveness(State):
     """Gaps between records. Until a checkpoint was written (`has_saved`), a silence may be one and is never CRIT.
 
     Attributes:
+        gaps_s: the newest gaps between records, in seconds.
         resumed: steps before which the run paused: its clock restarted although its steps went on.
     """
 
     has_saved = False
     resumed: deque[int] = deque(maxlen=_HELD_RESTS)
+    gaps_s: deque[float] = deque(maxlen=_HELD_GAPS)
     _elapsed_s = -math.inf
-    _gaps: deque[float] = deque(maxlen=_HELD_GAPS)
     _last_time_s: float | None = None
     _last_arrived_s: float | None = None
     _last: Observation | None = None
@@ -87,18 +88,14 @@ class Liveness(State):
         self.thresholds = {**LIMITS, **(thresholds or {})}
 
     @property
-    def gaps_s(self) -> Sequence[float]:
-        return self._gaps
-
-    @property
     def longest_s(self) -> float:
         """The longest known gap; 0 without any."""
-        return max(self._gaps, default=0.0)
+        return max(self.gaps_s, default=0.0)
 
     @property
     def knows_pace(self) -> bool:
         """Whether enough gaps are known to say what is usual."""
-        return len(self._gaps) >= _MIN_GAPS
+        return len(self.gaps_s) >= _MIN_GAPS
 
     def observe(self, observation: Observation, arrived_s: float | None = None) -> None:
         if (gap := _between(arrived_s, self._last_arrived_s)) is None:
@@ -114,7 +111,7 @@ class Liveness(State):
         save = values.get("time_save", 0.0)
         is_named = save > 0.0 or values.get("time_eval", 0.0) > 0.0
         if gap is not None and gap > 0.0:
-            self._gaps.append(gap)
+            self.gaps_s.append(gap)
             self._pauses.push(gap, self.thresholds["warn_median"], is_named=is_named)
         self._last_arrived_s = arrived_s
         if observation.time_s is not None:
@@ -152,7 +149,7 @@ class Liveness(State):
         return SilenceLimits(quiet + lag_s, warn + lag_s, max(crit, warn) + lag_s)
 
     def _usual_gaps(self) -> tuple[float, float]:
-        ordered = sorted(self._gaps) or [0.0]
+        ordered = sorted(self.gaps_s) or [0.0]
         return median_of(ordered), ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 
     def level(self, age_s: float, lag_s: float = 0.0) -> Level:
@@ -170,7 +167,7 @@ class Liveness(State):
         if level < Level.WARN or self._last is None:
             return None
         lines, (median, p99) = self.silence(lag_s), self._usual_gaps()
-        usual = f"median gap {duration(median)}, p99 {duration(p99)}" if self._gaps else "only one record so far"
+        usual = f"median gap {duration(median)}, p99 {duration(p99)}" if self.gaps_s else "only one record so far"
         hint = "" if self.has_saved else "; a first checkpoint or validation may be running"
         text = f"no new record for {duration(age_s)} ({usual}){hint}"
         line = lines.crit_s if level is Level.CRIT else lines.warn_s

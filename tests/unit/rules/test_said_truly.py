@@ -387,6 +387,16 @@ def test_a_gradient_that_stays_absurd_is_not_played_down() -> None:
     assert verdict.level is Level.CRIT and verdict.advice is not None and verdict.advice.action is Action.STOP
 
 
+def test_a_loss_that_is_no_number_now_and_then_and_goes_on_stops_no_run() -> None:
+    engine, advised = Engine(identity(names=["policy_loss", "reward_mean"])), []
+    for one in series(240, policy_loss=noisy(0.5), reward_mean=noisy(0.5)):
+        engine.observe(one._replace(nonfinite={"policy_loss": NonFinite.NAN} if one.record % 23 == 0 else {}))
+        advised += [(one.record, each.advice) for each in engine.verdicts if each.rule == "L1" and each.advice]
+    assert {advice.action for record, advice in advised if record < 46} == {Action.STOP}
+    later = [advice for record, advice in advised if record >= 69]
+    assert {advice.action for advice in later} == {Action.WATCH} and "harmless" in later[0].reason
+
+
 def test_a_spike_that_was_followed_is_not_called_harmless() -> None:
     calm = play(180, grad_norm=step_up(0.3, 30.0, 90), reward_mean=noisy(0.5))
     followed = play(180, grad_norm=step_up(0.3, 30.0, 90), reward_mean=lambda r: noisy(0.5 if r < 92 else 0.05)(r))
