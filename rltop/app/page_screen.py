@@ -509,7 +509,7 @@ def paint_status(page: Page, moment: Moment, target: Target | None, below: int, 
     taken = sum(cell_width(text) + 3 for text, _ in right)
     if width - 2 - taken >= 8:
         cut = clip if target is not None and target.kind is TargetKind.VERDICT else clip_middle
-        builder.add(cut(_named(target, moment), width - 2 - taken), "key")
+        builder.add(cut(_named(target, moment, page.rule), width - 2 - taken), "key")
     if right:
         builder.pad_to(max(builder.column + 1, width - taken + 2))
     for i, (text, role) in enumerate(right):
@@ -517,13 +517,15 @@ def paint_status(page: Page, moment: Moment, target: Target | None, below: int, 
     return builder.row()
 
 
-def _named(target: Target | None, moment: Moment) -> str:
+def _named(target: Target | None, moment: Moment, rule: str) -> str:
     if target is not None and target.kind in (TargetKind.EVENT, TargetKind.RULE):
         return target_text(target._replace(name=rule_title(target.name)))
     if target is None or target.kind is not TargetKind.VERDICT:
         return target_text(target)
     keys, title = moment.keys, verdict_title(moment.snapshot, target)
-    does = ", ".join(filter(None, (keys.clause("open", "{} opens"), keys.clause("acknowledge", "{} acknowledges"))))
+    # On the page of an alert the key is for that one, whichever is selected.
+    acknowledges = "" if rule else keys.clause("acknowledge", "{} acknowledges")
+    does = ", ".join(filter(None, (keys.clause("open", "{} opens"), acknowledges)))
     return f"{title}: {does}" if does else title
 
 

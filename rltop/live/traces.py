@@ -177,6 +177,4 @@ def _number(value: object) -> float:
 
 
 def rows(times: Iterable[tuple[int, float]], total: int | None, stride: int | None = None) -> list[PhaseEvent]:
-    return [
-        PhaseEvent(time_s, Act.STEP, process=ROWS, step=step, total=total, stride=stride) for step, time_s in times
-    ]
+    return [PhaseEvent(time_s, Act.STEP, process=ROWS, step=step, total=total, stride=stride) for step, time_s in times]

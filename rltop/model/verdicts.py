@@ -354,6 +354,7 @@ class Verdict(NamedTuple):
         part: id of the part of the rule that raised it; "" for the rule itself.
         lately: median of the newest values of the metric compared with the baseline, if it is logged.
         also: other active parts of the rule.
+        is_away: its metric is back, and the alert, which has come back before, waits for its end.
     """
 
     rule: str
@@ -380,6 +381,7 @@ class Verdict(NamedTuple):
     part: str = ""
     lately: float | None = None
     also: tuple[Part, ...] = ()
+    is_away: bool = False
 
     @property
     def raised_by(self) -> str:
@@ -415,14 +417,14 @@ class Verdict(NamedTuple):
         return max(self.level, self.worst)
 
     @property
-    def urgency(self) -> tuple[bool, int, int, bool, str, int]:
+    def urgency(self) -> tuple[bool, int, bool, int, bool, str, int]:
         """Sort key of alerts wherever they are shown: active ones first, then the worst level.
 
-        Among equals those that explain the others, then those that have not settled, the main stream, the oldest.
+        Among equals: not away, explaining the others, not settled, the main stream, the oldest.
         """
         is_settled = self.state is VerdictState.SETTLED
         explains = explaining(self.level, self.family)
-        return not self.is_active, -self.level, explains, is_settled, self.stream, self.since_record
+        return not self.is_active, -self.level, self.is_away, explains, is_settled, self.stream, self.since_record
 
 
 class EventState(enum.StrEnum):

@@ -625,6 +625,7 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
         settled=state.standing.settled if state.standing.is_settled else None,
         part=spec.part,
         lately=state.standing.lately(context.recent),
+        is_away=state.is_waiting and state.standing.is_back,
     )
 
 

@@ -284,10 +284,6 @@ class Detector(State):
         """Take over the onset of the alert's incident; for detectors that name it in their message."""
 
 
-def _always(algorithm: Algorithm, traits: Traits) -> bool:
-    return True
-
-
 class RuleSpec(Struct):
     """A rule as data: everything judging needs except state. `words` has its texts, by id.
 
@@ -326,7 +322,7 @@ class RuleSpec(Struct):
     clear_after: int = MIN_CLEAR_AFTER
     warm_up: int = 0
     silent_under: frozenset[str] = frozenset()
-    applies: Callable[[Algorithm, Traits], bool] = _always
+    applies: Callable[[Algorithm, Traits], bool] = lambda _algorithm, _traits: True
     is_fact: bool = False
     runs_always: bool = False
     reads_guesses: bool = False

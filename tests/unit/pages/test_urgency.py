@@ -47,8 +47,9 @@ def test_order_among_equals() -> None:
     warned = a_verdict("X1", Level.WARN, family="collapse", since_record=20)
     begun = a_verdict("T1", Level.WARN, since_record=3)
     later = begun._replace(rule="O1", since_record=4)
-    order = [poison, collapse, older, other, stays, warned, begun, later, mild, over]
-    assert sorted(order[5:] + order[:5], key=lambda verdict: verdict.urgency) == order
+    away = poison._replace(is_away=True)
+    order = [poison, collapse, older, other, stays, away, warned, begun, later, mild, over]
+    assert sorted(order[6:] + order[:6], key=lambda verdict: verdict.urgency) == order
 
 
 def test_the_sentence_and_the_badges_do_not_depend_on_the_order_of_verdicts() -> None:

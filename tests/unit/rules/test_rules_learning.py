@@ -67,7 +67,7 @@ def test_l1_counts_from_its_start_where_a_nan_comes_and_goes() -> None:
     (verdict,) = [one for one in third.verdicts if one.rule == "L1"]
     assert [(one.name, one.value) for one in verdict.evidence] == [("records with it", 50.0)]
     assert "(50 of 148 records)" in verdict.headline
-    assert verdict.advice is not None and verdict.advice.text.endswith("end the run if it comes again")
+    assert verdict.advice is not None and verdict.advice.text.endswith("becomes frequent or the reward falls")
     both = play(60, **_nan(range(31, 61, 2)), **_nan(range(32, 61, 2), "entropy"))
     (verdict,) = [one for one in both.verdicts if one.rule == "L1"]
     assert (verdict.headline, verdict.since_step) == ("entropy is NaN at steps 32–60 (15 of 29 records)", 31)
