@@ -122,7 +122,7 @@ class GradientSpike(Detector):
         return abs(loss - median_of(before)) > self.thresholds["loss_sigmas"] * max(MAD_TO_SIGMA * mad_of(before), 0.02)
 
     def headline(self, finding: Finding) -> str:
-        repeated = f", {finding.extra[1]:.0f} of the last 10 records" if finding.extra[1] >= 2 else ""
+        repeated = f", {finding.extra[1]:.0f} of 10 records" if finding.extra[1] >= 2 else ""
         return super().headline(finding) + repeated
 
 
