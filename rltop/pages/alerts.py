@@ -315,7 +315,8 @@ def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
         if cell_width(part) + 3 <= builder.room:
             builder.add(" · ", "crit").add(part, "strong")
     movers = movers_of(banner.story)
-    told = (moved_words(movers[:count], onset) for count in range(min(len(movers), _NAMED), 0, -1))
+    counts = range(min(len(movers), _NAMED), 0, -1)
+    told = (moved_words(movers[:count], onset) + " …" * (count < len(movers)) for count in counts)
     moved = next((text for text in told if cell_width(text) + 3 <= builder.room), "")
     if moved:
         builder.add(" · ", "crit").add(moved, "strong")
