@@ -94,7 +94,7 @@ _WHY: Mapping[str, str] = MappingProxyType(
         "show('flow')": "this run does not look asynchronous: its stages are on the timing page",
         "live": "the newest step is shown already",
         "change": "no step has been read yet",
-        "back": "already on the overview; q quits",
+        "back": "already on the first page; q quits",
         "travel(-1)": "no step has been read yet",
         "travel(1)": "no step has been read yet",
     }

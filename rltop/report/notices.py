@@ -238,7 +238,8 @@ def notice_words(notice: Notice) -> str:
     level = notice.level.word.upper() if notice.kind is not NoticeKind.RECOVERED else "ok"
     if notice.kind is NoticeKind.FACT:
         level = "info"
-    what = f"{notice.title}: {notice.headline}" if notice.title else notice.headline
+    is_named = notice.headline.startswith(notice.title)
+    what = notice.headline if is_named else f"{notice.title}: {notice.headline}"
     onset = f"since step {units.step(notice.since_step)}"
     is_said = notice.kind is NoticeKind.RECOVERED or notice.since_step >= notice.step or notice.headline.endswith(onset)
     since = "" if is_said else f", {onset}"

@@ -232,7 +232,7 @@ async def test_a_key_that_can_do_nothing_says_why() -> None:
             ("r", "this is the only run"),
             ("X", "no rule is muted"),
             ("L", "the newest step is shown already"),
-            (("escape",), "already on the overview; q quits"),
+            (("escape",), "already on the first page; q quits"),
             ("mx", "no alert is selected"),
         ):
             await press(pilot, *keys)

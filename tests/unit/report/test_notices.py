@@ -132,6 +132,12 @@ def test_the_onset_is_said_once() -> None:
     assert notice_words(notice).count("since step 3") == 1
 
 
+def test_a_title_is_not_said_twice() -> None:
+    plateau = VERDICT._replace(title="plateau", headline="plateau: best 0.9")
+    (notice,) = Announcer(Run(verdicts=(plateau,))).news()  # type: ignore[arg-type]
+    assert notice_words(notice).count("plateau") == 1
+
+
 def test_what_was_over_before_it_was_told_began_where_its_event_says() -> None:
     run = Run()
     announcer = Announcer(run)  # type: ignore[arg-type]
