@@ -174,6 +174,8 @@ def _code(arguments: Namespace, run: Run) -> int:
     if not any(each.stream.has_values for each in run.streams):
         return EXIT_NO_METRICS
     wanted = Level.WARN if arguments.fail_on == "warn" else Level.CRIT
+    if run.state is RunState.STUCK and (wanted is Level.WARN or run.is_due):
+        return EXIT_FIRING
     worst = worst_level(
         run, has_ever=arguments.ever, counts=lambda event: arguments.since is None or event.step >= arguments.since
     )

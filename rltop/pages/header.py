@@ -528,6 +528,17 @@ def ending_words(snapshot: Snapshot) -> str:
     return f"{text} ({of_rank}{path.name})" if log else text
 
 
+def stuck_words(snapshot: Snapshot) -> str:
+    """Where a run that is stuck hangs, by its files; else how long there has been no record."""
+    job, seen, silent_s = snapshot.run.job, snapshot.run.seen, snapshot.part.silent_s
+    if job is None or seen is None or job.state != "stuck" or not (job.phase or seen.stopped):
+        since = "" if silent_s is None else f" for {units.age(silent_s).removesuffix(' ago')}"
+        return f"no new record{since}: look at the process"
+    from rltop.live.judge import sentence, stuck_because  # noqa: PLC0415 - not before the first frame
+
+    return "; ".join([sentence(job._replace(cause=None), seen.clock.wall()), *stuck_because(job)])
+
+
 def freshness(snapshot: Snapshot) -> str:
     """How fresh a file of this kind can be; empty once the run is over."""
     return "" if snapshot.source.state in OVER else snapshot.part.kind_note

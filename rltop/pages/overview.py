@@ -42,6 +42,7 @@ from rltop.pages.header import (
     paint_layout,
     paint_setup_hints,
     paint_streams,
+    stuck_words,
 )
 from rltop.pages.key_metrics import (
     LINE,
@@ -85,7 +86,6 @@ from rltop.structs import NamedTuple, Remembered, Struct
 if TYPE_CHECKING:
     from rltop.pages.flow import Flow
     from rltop.pages.where import OpenStep
-    from rltop.run.run import Run
     from rltop.stats.ranks import StageSummary
 
 _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
@@ -163,28 +163,13 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
     if snapshot.source.state in (RunState.STUCK, RunState.WAITING) and snapshot.part.state_note:
         return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
     if snapshot.source.state is RunState.STUCK:
-        if words := _stuck_in(snapshot.run):
-            return Sentence(Label.of(words), Level.WARN, Target(TargetKind.WHERE))
-        since = (
-            "" if snapshot.part.silent_s is None else f" for {units.age(snapshot.part.silent_s).removesuffix(' ago')}"
-        )
-        return Sentence(Label.of(f"no new record{since}: look at the process"), Level.WARN, Target(TargetKind.WHERE))
+        return Sentence(Label.of(stuck_words(snapshot)), Level.WARN, Target(TargetKind.WHERE))
     if snapshot.source.failure.raw and snapshot.source.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
         target = Target(TargetKind.LOG) if snapshot.source.failure_log else None
         return Sentence(Label.of(ending_words(snapshot)), Level.WARN, target)
     if going_on := _goes_on(snapshot):
         return Sentence(Label.of(f"finished; {going_on}"), Level.INFO, Target(TargetKind.WHERE))
     return None
-
-
-def _stuck_in(run: Run) -> str:
-    """The open phase of a job that is stuck, if it is not followed; empty if the phase is unknown."""
-    job, seen = run.job, run.seen
-    if job is None or seen is None or job.state != "stuck" or not (job.phase or seen.stopped):
-        return ""
-    from rltop.live.judge import sentence, stuck_because  # noqa: PLC0415 - not before the first frame
-
-    return "; ".join([sentence(job._replace(cause=None), seen.clock.wall()), *stuck_because(job)])
 
 
 def _goes_on(snapshot: Snapshot) -> str:

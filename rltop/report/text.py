@@ -20,6 +20,7 @@ from rltop.pages.header import (
     generation_text,
     paint_layout,
     paint_streams,
+    stuck_words,
 )
 from rltop.pages.signals import evidence_parts, primary, rate_jumped
 from rltop.report.document import events_since
@@ -37,8 +38,11 @@ if TYPE_CHECKING:
 
 PALETTE = "terminal"
 """The theme for output without a screen."""
-_ENDINGS = {RunState.DIED: Level.CRIT, RunState.FINISHED: Level.WARN, RunState.INTERRUPTED: Level.INFO}
-"""Severity of an error message at the end of a run, by its final state."""
+_ENDINGS = {
+    RunState.DIED: Level.CRIT, RunState.STUCK: Level.WARN, RunState.FINISHED: Level.WARN,
+    RunState.INTERRUPTED: Level.INFO,
+}  # fmt: skip
+"""Severity of how a run ended, or of an error after its end, by its final state."""
 
 
 def once_text(
@@ -126,10 +130,10 @@ def check_text(
 
 
 def _ending(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
-    level = _ENDINGS.get(snapshot.source.state)
-    if level is None or not snapshot.source.failure.raw:
+    is_stuck, level = snapshot.source.state is RunState.STUCK, _ENDINGS.get(snapshot.source.state)
+    if level is None or not (is_stuck or snapshot.source.failure.raw):
         return []
-    text = f"{glyphs.levels[level]} {Label.of(ending_words(snapshot)).display}"
+    text = f"{glyphs.levels[level]} {Label.of((stuck_words if is_stuck else ending_words)(snapshot)).display}"
     return text_rows(text, width, glyphs, LEVEL_ROLES[level])
 
 

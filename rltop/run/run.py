@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from rltop.catalog.row_sets import AS_FOUND
 from rltop.errors import SourceError
-from rltop.formats.decoder import BARE_FAILURES
+from rltop.formats.decoder import BARE_FAILURES, is_due
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.model.table_rows import log_of
 from rltop.run.past import LIVENESS_RULE, standing_at, step_at_same_time, verdicts_of_stream, worst_first
@@ -262,6 +262,13 @@ class Run:
         if self.whereabouts is not None:
             return self.whereabouts.source_status()
         return None if self.seen is None or self.seen.rows != self.main.stream.rows else self.seen.source_status()
+
+    @property
+    def is_due(self) -> bool | None:
+        """Whether it is short of its last step, or its job in a phase; None if neither is known."""
+        stream, job = self.main.stream, self.job
+        by_steps = is_due(stream.last_step, stream.stride, stream.total_steps)
+        return by_steps if job is None else by_steps or job.is_due
 
     @property
     def failure(self) -> Label:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +227,17 @@ def test_it_never_raises_and_counts_what_is_lost(tmp_path: Path) -> None:
     with JsonlWriter(tmp_path / "other.jsonl", no_clock).phase("train"):
         pass
     assert (tmp_path / "other.jsonl").stat().st_size == 0
+
+
+def test_check_says_that_a_run_hangs_and_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    loop = Loop(path, time.time() - 5 * 90.0 - 1_200.0)
+    loop.steps(5)
+    os.utime(path, (loop.now_s, loop.now_s))
+    # Silent in no phase: it may have ended.
+    assert (main(["check", str(path)]), main(["check", "--fail-on", "warn", str(path)])) == (0, 1)
+    assert "▲ no new record for 20 min: look at the process" in capsys.readouterr().out
+    loop.log.phase("rollout").__enter__()
+    os.utime(path, (loop.now_s, loop.now_s))
+    assert main(["check", str(path)]) == 1
+    assert "▲ stuck: generating for 20 m" in capsys.readouterr().out
