@@ -328,7 +328,8 @@ class _ValueReader:
         if link.signal.key == told.signal.key:
             return link.moved.step == told.moved.step
         # A reward with one component equals it; two constant series are no evidence of being the same.
-        if link.moved.before != told.moved.before or link.moved.step != told.moved.step:
+        # The step of the alert's own metric is the onset, wherever the values themselves move.
+        if link.moved.before != told.moved.before:
             return False
         values = self._values(link.signal)
         return len(set(values)) > 1 and values == self._values(told.signal)

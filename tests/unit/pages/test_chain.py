@@ -251,11 +251,12 @@ def test_a_line_that_drifts_is_neither_unchanged_nor_first() -> None:
     assert "σ" in text
 
 
-def test_a_reward_of_one_part_is_said_once() -> None:
+@pytest.mark.parametrize("late", [0, 20])
+def test_a_reward_of_one_part_is_said_once(late: int) -> None:
     lines = []
     dice = random.Random(2)
     for step in range(1, 241):
-        reward = (0.8 if step < ONSET else 0.1) + dice.gauss(0, 0.01)
+        reward = (0.8 if step < ONSET + late else 0.1) + dice.gauss(0, 0.01)
         row = {"step": step, "reward": reward, "rewards/right/mean": reward, "entropy": 1.0, **FINGERPRINT}
         lines.append(json.dumps(row) + "\n")
     run = run_of("".join(lines).encode())
