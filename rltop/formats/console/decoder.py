@@ -34,16 +34,12 @@ from rltop.formats.console.lines import (
 )
 from rltop.formats.console.scan import (
     MAX_METRIC_BYTES,
-    Bar,
     Hit,
     HitKind,
     LineScanner,
-    LoopSteps,
-    RolloutSteps,
-    StepCounter,
     parted,
-    read_bar,
 )
+from rltop.formats.console.steps import Bar, LoopSteps, RolloutSteps, StepCounter, UnnumberedRows, read_bar
 from rltop.formats.decoder import FATAL_S, Decoder, DecoderOptions
 from rltop.formats.rows import RecordBuilder, number_of, step_of
 from rltop.model import Counts, FilePosition, NonFinite, Record, Schema
@@ -409,50 +405,6 @@ class _Waiting:
     is_training: bool
 
 
-_ALIKE, _MAX_HELD = 8, 64
-"""Rows of the same names after which the rows of a log without any step are numbered, and among how many they must be.
-At least two names, one of them of the update: other numbers may be those of samples.
-"""
-_OF_UPDATE = regex(r"loss|kl|grad|entropy", re.IGNORECASE)
-
-
-class _Unnumbered:
-    """Rows of a log without any step: one for each row of the names repeated first; others belong to the one beside."""
-
-    def __init__(self) -> None:
-        self.step = self.rows = 0
-        self._names: tuple[str, ...] = ()
-        self._held: deque[LineMetrics] = deque(maxlen=_MAX_HELD)
-        self._earlier: set[tuple[str, ...]] = set()
-        self._next: Row = {}
-
-    def take(self, found: LineMetrics) -> list[LineMetrics]:
-        """Take a row; returns those that have a step now."""
-        if self._names:
-            return self._number(found)
-        names = tuple(found.row)
-        self._held.append(found)
-        is_of_update = len(names) > 1 and any(map(_OF_UPDATE.search, names))
-        if not is_of_update or sum([tuple(one.row) == names for one in self._held]) < _ALIKE:
-            return []
-        self._names, held = names, [*self._held]
-        all_names = [tuple(one.row) for one in held]
-        self._earlier = set(all_names[: all_names.index(names)])
-        self._held.clear()
-        return [row for one in held for row in self._number(one)]
-
-    def _number(self, found: LineMetrics) -> list[LineMetrics]:
-        names = tuple(found.row)
-        if names in self._earlier:
-            self._next |= found.row
-            return []
-        if names == self._names:
-            self.step += 1
-            found.row, self._next = self._next | found.row, {}
-        found.step, self.rows = self.step, self.rows + 1
-        return [found]
-
-
 class ConsoleDecoder(Decoder):
     """Metric lines and tables of veRL, TRL, OpenRLHF, tinker, AReaL, Stable-Baselines3 and others in a console log.
 
@@ -508,7 +460,7 @@ class ConsoleDecoder(Decoder):
         """The newest row without a step, and the launcher prefix of its line."""
         self._stepless = self._remarks = 0
         """Lines that lack only a step, counted until the first row comes."""
-        self._unnumbered = _Unnumbered()
+        self._unnumbered = UnnumberedRows()
 
     @property
     def failure(self) -> str:
@@ -795,7 +747,7 @@ class ConsoleDecoder(Decoder):
         if found.step is not None:
             records.append(self._builder.build(found.step, found.row, position, found.total or self._named_total))
             if self._unnumbered.step:  # what was numbered before is not of this run
-                records[-1], self._unnumbered = records[-1]._replace(is_new_end=True), _Unnumbered()
+                records[-1], self._unnumbered = records[-1]._replace(is_new_end=True), UnnumberedRows()
             schema = records[-1].schema
             if schema is not self._schema and not self._has_evaluations:
                 self._schema, self._has_evaluations = schema, any(map(is_evaluation_key, schema.keys))
