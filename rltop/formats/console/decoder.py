@@ -573,7 +573,7 @@ class ConsoleDecoder(Decoder):
                 self._has_trainer_rows = True
             elif self._has_trainer_rows or (found.is_guess and found.is_of_bar and self._has_loop_rows):
                 continue
-            elif found.is_head or (found.is_guess and self._has_loop_rows):
+            elif (found.is_head and not self._unnumbered.step) or (found.is_guess and self._has_loop_rows):
                 self._take_head(found, hit, text)
                 continue
             if found.validation:
@@ -588,7 +588,7 @@ class ConsoleDecoder(Decoder):
                 self._has_loop_rows = self._has_loop_rows or not found.is_guess
             self._take_row(found, hit.number, records)
         is_next = self._goes_on_from is not None and hit.number - self._goes_on_from <= 1
-        may_go_on = is_next and not all_found and not self._has_trainer_rows
+        may_go_on = is_next and not (all_found or self._has_trainer_rows or self._unnumbered.step)
         more = read_pairs(text, is_ended=hit.is_ended, is_rest=hit.part > 1) if may_go_on else None
         self._note_wrap(hit, text, all_found, is_read=bool(all_found or more))
         if more is None:
@@ -746,7 +746,7 @@ class ConsoleDecoder(Decoder):
                 self._newest_keys = tuple(found.row)
         if found.step is not None:
             records.append(self._builder.build(found.step, found.row, position, found.total or self._named_total))
-            if self._unnumbered.step:  # what was numbered before is not of this run
+            if self._unnumbered.step and not self._unnumbered.is_at(found):  # what was numbered is not of this run
                 records[-1], self._unnumbered = records[-1]._replace(is_new_end=True), UnnumberedRows()
             schema = records[-1].schema
             if schema is not self._schema and not self._has_evaluations:

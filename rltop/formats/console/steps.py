@@ -261,6 +261,12 @@ class UnnumberedRows:
         self._held.clear()
         return [row for one in held for row in self._number(one)]
 
+    def is_at(self, found: LineMetrics) -> bool:
+        """Whether rows are numbered and a row with a step has the newest number: then it is one more of them."""
+        is_here = self.step > 0 and abs((found.step or 0) - self.step) <= 1
+        self.rows += is_here
+        return is_here
+
     def _number(self, found: LineMetrics) -> list[LineMetrics]:
         names = tuple(found.row)
         if names in self._earlier:

@@ -651,6 +651,18 @@ def test_rows_of_a_log_without_any_step_are_numbered():
     assert not records and decoder.counts.no_step_lines == 30, "samples"
 
 
+@each_row("said", [20, 19, 21])
+def test_an_evaluation_that_names_the_step_of_numbered_rows_belongs_to_them(said):
+    line = "reward: 0.{0} loss: 0.5 kl: 0.01\n"
+    text = "".join(line.format(i) for i in range(10, 30)) + f"[step {said}] eval accuracy: 0.75\n"
+    text += "".join(line.format(i) for i in range(30, 50))
+    records, decoder = decode(text)
+    told = [(record.step, dict(zip(record.schema.keys, record.values, strict=True))) for record in records]
+    assert [step for step, row in told if "reward" in row] == [*range(1, 41)]
+    assert [(step, row) for step, row in told if "reward" not in row] == [(said, {"eval accuracy": 0.75})]
+    assert decoder.counts.numbered_rows == 40 and not any(record.is_new_end for record in records)
+
+
 @each_row(
     ("line", "first"),
     [
