@@ -7,7 +7,7 @@ import os
 import shlex
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,16 +32,16 @@ from rltop.formats.decoder import codec_of
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, TRACE, is_noise, kind_of
 from rltop.live.engines import is_undecided
 from rltop.live.job import SourceResults, devices_in_words, idle_in_words, read_job_status
-from rltop.live.judge import JobStatus, engine_in_words, group_in_words, grouped, sentence
+from rltop.live.judge import JobStatus, engine_in_words, group_in_words, grouped, processes_of, sentence
 from rltop.live.lines import words_of
-from rltop.live.phases import PhaseEvent
+from rltop.live.phases import PhaseEvent, merged
 from rltop.live.probe import Device, Facts, InferenceEngine, Probes, Process, Silence
 from rltop.live.slurm import NO_SQUEUE
 from rltop.live.sources import SourceOptions, probes_of
 from rltop.live.titles import TitlesProbe
 from rltop.live.traces import Traces
 from rltop.live.writers import SOURCE as WRITERS
-from rltop.live.writers import all_stopped, writers
+from rltop.live.writers import all_stopped, gone, writers
 from rltop.model import Label
 from rltop.model.table_rows import log_of, split_member
 from rltop.run.places import checkpoint_steps, logs_near
@@ -70,6 +70,8 @@ def where(arguments: Namespace) -> int:
         RltopError: the only path cannot be read.
     """
     config = load_config(arguments)
+    if arguments.now is not None:  # which processes there are, is so now
+        config = config._replace(ingest=config.ingest._replace(follows_jobs=False))
     sources = sources_of(arguments, config.live)
     paths = arguments.paths or ([""] if not sources.is_empty else [])
     _check(arguments, paths)
@@ -77,11 +79,9 @@ def where(arguments: Namespace) -> int:
     for path in paths:
         try:
             read = read_path(path, config)
-            asked = (
-                query_sources(read, sources, arguments.wait)
-                if arguments.now is None and len(paths) == 1
-                else SourceResults()
-            )
+            asked = SourceResults(Facts(read.gone if arguments.now is None else ()))
+            if arguments.now is None and len(paths) == 1:
+                asked = query_sources(read, sources, arguments.wait)
             now_s = Clock().wall() if arguments.now is None else arguments.now
             found = status_of(read, now_s, asked)
         except RltopError as error:
@@ -125,6 +125,7 @@ class JobFiles(NamedTuple):
         other_events: phase events from traces and rows.
         run: its run; None if there are only logs or traces.
         error: why nothing could be read; sources may still provide information.
+        gone: processes that the events name and that no longer exist.
     """
 
     path: str
@@ -132,6 +133,7 @@ class JobFiles(NamedTuple):
     other_events: Sequence[Sequence[PhaseEvent]] = ()
     run: Run | None = None
     error: RltopError | None = None
+    gone: Sequence[Process] = ()
 
 
 def query_sources(read: JobFiles, sources: SourceOptions, wait_s: float) -> SourceResults:
@@ -151,7 +153,9 @@ def query_sources(read: JobFiles, sources: SourceOptions, wait_s: float) -> Sour
         steps = answered(path, lambda: checkpoint_steps(path)) if path and path != "-" else ()
         own = writers((read.log, path if read.run is None else log_of(read.run.path.raw)[0]), clock.wall())
         silences = probes.silences if own else [*probes.silences, Silence(WRITERS, clock.wall(), NO_WRITER)]
-        return SourceResults(Facts([*probes.facts.all, *all_stopped(own)]), silences, steps[-1] if steps else None)
+        return SourceResults(
+            Facts([*probes.facts.all, *all_stopped(own), *read.gone]), silences, steps[-1] if steps else None
+        )
     finally:
         probes.close()
 
@@ -172,13 +176,15 @@ def read_path(path: str, config: Config) -> JobFiles:
     try:
         runs = newest_first(runs_of(path))
     except NoMetricsError as error:
-        traces = Traces()
-        if os.path.isfile(path):  # noqa: PTH113 - as above
-            told = [traces.of(path)]
-        else:
-            told = traces.in_folder(Path(path)) or [traces.of(each) for each in sorted(Path(path).glob("*.jsonl"))]
-        logs = logs_near(path)
-        return JobFiles(path, logs[0] if logs else "", told, error=None if any(told) or logs else error)
+        traces, logs = Traces(), logs_near(path)
+
+        def told() -> Sequence[Sequence[PhaseEvent]]:
+            if os.path.isfile(path):  # noqa: PTH113 - as above
+                return [traces.of(path)]
+            return traces.in_folder(Path(path)) or [traces.of(each) for each in sorted(Path(path).glob("*.jsonl"))]
+
+        read = _job_files(path, logs[0] if logs else "", told)
+        return read if any(read.other_events) or logs else read._replace(error=error)
     from rltop.run.whereabouts import events_near, log_of_run
 
     if len(runs) > 1:
@@ -186,9 +192,18 @@ def read_path(path: str, config: Config) -> JobFiles:
     session = read_whole(runs[0], config)
     try:
         run = session.runs[0]
-        return JobFiles(log_of(run.path.raw)[0], log_of_run(run), events_near(run), run)
+        return _job_files(log_of(run.path.raw)[0], log_of_run(run), lambda: events_near(run), run)
     finally:
         session.close()
+
+
+def _job_files(
+    path: str, log: str, told: Callable[[], Sequence[Sequence[PhaseEvent]]], run: Run | None = None
+) -> JobFiles:
+    events = told()
+    lost = gone(processes_of(merged(*events), ""), Clock().wall())
+    # They may have ended their phases meanwhile.
+    return JobFiles(path, log, told() if lost else events, run, gone=lost)
 
 
 def status_of(read: JobFiles, now_s: float, results: SourceResults) -> JobStatus:
@@ -226,7 +241,7 @@ def _is_told_alone(path: str) -> bool:
 
 def _of_file(path: str) -> JobFiles:
     if kind_of(first_bytes(path, HEAD_BYTES), path, is_all=True) is TRACE:
-        return JobFiles(path, other_events=[Traces().of(path)])
+        return _job_files(path, "", lambda: [Traces().of(path)])
     return JobFiles(path, path)
 
 

@@ -216,6 +216,9 @@ class JsonlPhase:
             if self._rank is not None:
                 row["rank"] = self._rank
             row.update(pid=os.getpid(), host=os.uname().nodename)
+            identity = _identity(row["pid"])
+            if identity:
+                row["process"] = identity
             if threading.current_thread() is not threading.main_thread():
                 row["thread"] = threading.get_ident()
             if error:
@@ -224,6 +227,22 @@ class JsonlPhase:
             writer._lose(f"phase {_text(self._name)}", fault)
         else:
             writer._write(row, f"phase {_text(self._name)}")
+
+
+_IDENTITIES: dict[int, str] = {}
+
+
+def _identity(pid: int) -> str:
+    """Boot, process namespace and start of this process: its id may be another's elsewhere, or later."""
+    if pid not in _IDENTITIES:
+        try:
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+            namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")  # noqa: PTH115 - Path.readlink is new
+            begun = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+            _IDENTITIES[pid] = f"{boot}-{namespace}-{begun}"
+        except (OSError, IndexError):
+            _IDENTITIES[pid] = ""  # not Linux
+    return _IDENTITIES[pid]
 
 
 def _renew_lock() -> None:

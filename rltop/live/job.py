@@ -17,7 +17,7 @@ from rltop import units
 from rltop.files import last_bytes, open_regular
 from rltop.formats.decoder import NO_USUAL_S, ended_after
 from rltop.live.engines import HANGS, compared
-from rltop.live.judge import JobStatus, judge
+from rltop.live.judge import JobStatus, ProcessGroup, judge, processes_of
 from rltop.live.lines import Act, words_of
 from rltop.live.log import LINE_END, LogReader
 from rltop.live.phases import KEPT, PhaseEvent, Phases, in_order, merged
@@ -36,7 +36,8 @@ from rltop.live.probe import (
 )
 from rltop.live.slurm import job_of_log
 from rltop.live.traces import Traces
-from rltop.live.writers import stopped_writers
+from rltop.live.writers import GONE as GONE_PROCESS
+from rltop.live.writers import gone, stopped_writers
 from rltop.structs import NamedTuple
 
 WAITS_FOR_ENGINES = frozenset({"generate", "validation", "weight_sync"})
@@ -63,7 +64,7 @@ def gathered(
     open_s = 0.0 if where.since is None else now_s - where.since
     if where.state == "running" and where.source != where.log and where.usual_s is None and open_s >= NO_USUAL_S:
         where = where._replace(state="stuck")  # from its processes, without a usual duration
-    where = _with_stopped(_with_engines(where))
+    where = _with_gone(_with_stopped(_with_engines(where)))
     where = _with_job(where, facts.jobs, now_s, checkpoint)
     if where.state in ("stuck", "unknown") and where.cause is None:
         dead = next((each for each in where.ranks if each.state == "dead"), None)
@@ -112,6 +113,21 @@ def _with_stopped(where: JobStatus) -> JobStatus:
     pids = " ".join(str(each.pid) for each in stopped)
     cause = f"{_of(stopped[0])} is stopped (Ctrl-Z, SIGSTOP): fg, or kill -CONT {pids}, lets it go on"
     return where._replace(state="stuck", cause=where.cause or cause)
+
+
+def _with_gone(where: JobStatus) -> JobStatus:
+    """Dead, if all processes in a phase are gone; stuck, if others are left, which wait for them."""
+    lost = [each for each in where.ranks if each.cause == GONE_PROCESS]
+    if not lost or where.state not in ("running", "stuck", "unknown"):
+        return where
+    is_needed = where.stepped_s is None or where.stepped_s <= max(each.since_s or 0.0 for each in lost)
+    if not (is_needed or where.unusual or where.state == "stuck"):
+        return where  # steps go on without them, as in a job that was started anew elsewhere
+    names = ProcessGroup("dead", "", "", lost).names
+    cause = f"{names} {'is' if len(lost) == 1 else 'are'} {GONE_PROCESS}: killed? (dmesg -T says if memory ran out)"
+    if all(each in lost for each in where.ranks if each.phase):
+        return where._replace(state="dead", since=where.moved_s, cause=cause)
+    return where._replace(state="stuck", cause=cause)
 
 
 def _with_job(where: JobStatus, jobs: Sequence[Job], now_s: float, checkpoint: int | None) -> JobStatus:
@@ -274,11 +290,12 @@ class JobProbe(Probe):
             OSError: the log cannot be read.
         """
         self._look(now_s)
+        has_stopped = self._has_stopped(now_s)
         told, traced = self._of_log(now_s) if self.log else [], self._of_traces(now_s) if self._traced else []
         new = [self.rows.popleft() for _ in range(len(self.rows))]
         sources = told, new if self._is_begun else [*self._fed, *new], traced
         self._fed.extend(new)
-        has_saved, has_stopped = self._has_saved(now_s), self._has_stopped(now_s)
+        has_saved = self._has_saved(now_s)
         has_line = self._reader.last_line != self._line and now_s - self._told_s >= LINES_EVERY_S
         if any(sources) or not self._is_begun or has_saved or has_stopped or has_line:
             self._is_begun, self._line, self._told_s = True, self._reader.last_line, now_s
@@ -307,11 +324,14 @@ class JobProbe(Probe):
         return self._checkpoint != before
 
     def _has_stopped(self, now_s: float) -> bool:
-        """Whether other writers of the files are stopped than at the last check."""
+        """Whether other processes are stopped or gone than at the last check."""
         if now_s < self._next_writers_s:
             return False
         self._next_writers_s, before = now_s + WRITERS_EVERY_S, self._stopped
-        self._stopped = stopped_writers((self.log, self.source), now_s)
+        lost = gone(processes_of(self._phases, ""), now_s)
+        self._stopped = *stopped_writers((self.log, self.source), now_s), *lost
+        if lost:
+            self._next_traces_s = now_s  # they may have ended their phase meanwhile
         return [each.pid for each in self._stopped] != [each.pid for each in before]
 
     def _look(self, now_s: float) -> None:

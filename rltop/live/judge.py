@@ -17,6 +17,7 @@ from rltop.formats.decoder import is_due, stuck_after
 from rltop.live.lines import words_of
 from rltop.live.phases import LONG_STEP, Failure, Phase, Phases
 from rltop.live.probe import NO_FACTS, Device, Facts, InferenceEngine, Process, Silence
+from rltop.live.writers import SOURCE as WRITERS
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
@@ -24,7 +25,9 @@ UNUSUAL, UNUSUAL_FLOOR_S = 3.0, 60.0
 """Unusual means this many times the usual duration, and at least the floor."""
 LEAST_TIMES = 2
 """Minimum number of durations; with more, the first is ignored, as it includes compilation."""
-_PROCESS = regex(r"\((?P<name>\w+)?[^()]*?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?")
+_PROCESS = regex(
+    r"\((?P<name>\w+)?[^()]*?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?(?:, process=(?P<identity>[\w-]+))?"
+)
 _BETWEEN_STEPS = ("setup", "validation", "checkpoint")
 
 
@@ -83,7 +86,7 @@ class JobStatus(NamedTuple):
 
 
 def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "") -> JobStatus:
-    found, ranks = _judged(phases, now_s), (*processes_of(phases, source), *facts.processes)
+    found, ranks = _judged(phases, now_s), without_gone((*processes_of(phases, source), *facts.processes))
     found = found._replace(
         cause=found.cause or (ranks_still_busy(ranks) if found.state == "finished" else None),
         source=source,
@@ -93,6 +96,15 @@ def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "
         job=next((each.id for each in facts.jobs), None),
     )
     return _with_process_phase(found, facts, now_s)
+
+
+def without_gone(processes: Sequence[Process]) -> Sequence[Process]:
+    """The processes, with those dead that `writers.gone` reports; a phase that has ended since names none of them."""
+    gone = {(each.pid, each.host): each for each in processes if each.source == WRITERS and each.state == "dead"}
+    if not gone:
+        return processes
+    ended = [(each, gone.get((each.pid, each.host))) for each in processes if each not in gone.values()]
+    return [each if end is None else each._replace(state="dead", cause=end.cause) for each, end in ended]
 
 
 def _with_process_phase(found: JobStatus, facts: Facts, now_s: float) -> JobStatus:
@@ -269,7 +281,8 @@ def _named(phase: Phase) -> dict[str, Any]:
     told = _PROCESS.search(phase.process)
     if told is None:
         return {"name": phase.process if phase.rank is None else ""}
-    return {"name": told["name"] or "", "pid": int(told["pid"]), "host": told["ip"] or ""}
+    named = {"name": told["name"] or "", "pid": int(told["pid"]), "host": told["ip"] or ""}
+    return {**named, "identity": told["identity"] or ""}
 
 
 def engines_of(phases: Phases, source: str) -> list[InferenceEngine]:

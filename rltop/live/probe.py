@@ -42,6 +42,7 @@ class Process(NamedTuple):
         is_seen: `since_s` is when it was first observed, so it began then or before.
         state: running, idle, unknown (possibly busy), stopped (by a signal) or dead.
         words: description of the phase, if more specific than its key.
+        identity: boot, process namespace and start, as `JsonlWriter` notes them; empty if unknown.
     """
 
     source: str
@@ -59,6 +60,7 @@ class Process(NamedTuple):
     done: int | None = None
     of: int | None = None
     words: str = ""
+    identity: str = ""
 
 
 class InferenceEngine(NamedTuple):

@@ -138,7 +138,8 @@ def _process(span: dict[str, Any]) -> str:
     host, thread = span.get("host", ""), span.get("thread", "")
     if "pid" not in span:
         return " ".join(str(each) for each in (host, span.get("rank", ""), thread) if each != "")
-    return f"(pid={span['pid']}, ip={host}{f' {thread}' if thread != '' else ''})"
+    identity = f", process={span['process']}" if "process" in span else ""
+    return f"(pid={span['pid']}, ip={host}{identity}{f' {thread}' if thread != '' else ''})"
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

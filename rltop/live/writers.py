@@ -1,4 +1,4 @@
-"""The user's own processes on this node that write a job's files: a stopped one (Ctrl-Z) makes no progress."""
+"""Processes of a job on this node: the writers of its files that are stopped (Ctrl-Z), and those that are gone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from rltop.live.probe import Process
 SOURCE = "writers of its files"
 STOPPED = "T"
 MOST_PROCESSES = 4_096
+GONE = "gone without a word"
+_FIRST_NAMESPACE = "4026531836"
+"""Inode of the process namespace that sees all others; `PROC_PID_INIT_INO` of Linux."""
 
 
 def own_pids(proc: str = "/proc") -> Iterator[str]:
@@ -63,5 +66,45 @@ def _has_open(folder: str, wanted: Collection[str]) -> bool:
         if os.readlink(f"{folder}/fd/{number}") in wanted:  # noqa: PTH115 - as above
             flags = Path(folder, "fdinfo", number).read_text().partition("flags:")[2].split()[0]
             if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
+                return True
+    return False
+
+
+def gone(processes: Iterable[Process], now_s: float) -> Sequence[Process]:
+    """Those of a job's processes that ran on this node and no longer exist.
+
+    Ask before the files are read: a process may end its phase and exit at any time.
+    """
+    found = [each for each in processes if each.pid is not None and each.state == "running" and _is_gone(each)]
+    return [Process(SOURCE, now_s, state="dead", pid=each.pid, host=each.host, cause=GONE) for each in found]
+
+
+def _is_gone(process: Process) -> bool:
+    assert process.pid is not None
+    boot, namespace, begun = (*process.identity.split("-"), "", "", "")[:3]
+    try:
+        own = Path("/proc/sys/kernel/random/boot_id").read_text()[:8], os.readlink("/proc/self/ns/pid").strip("pid:[]")  # noqa: PTH115
+        node = os.uname().nodename
+        if (boot, namespace) != own and (process.identity or process.host != node or node.startswith("localhost")):
+            return False
+        try:
+            os.kill(process.pid, 0)
+            fields = Path(f"/proc/{process.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            is_gone = fields[0] in "ZX" or (begun != "" and fields[19] != begun)
+        except (ProcessLookupError, FileNotFoundError):
+            is_gone = True
+        return is_gone and (process.identity != "" or not _may_be_elsewhere(process.pid, own[1]))
+    except (OSError, ValueError, IndexError):
+        return False  # not Linux, or the process of another user, which exists
+
+
+def _may_be_elsewhere(pid: int, namespace: str) -> bool:
+    """Whether a process of a container of this node may have an id, in a namespace of its own."""
+    if namespace != _FIRST_NAMESPACE or not os.path.exists("/proc/1/status"):  # noqa: PTH110
+        return True
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            ids = status.read_text(errors="replace").partition("NSpid:")[2].partition("\n")[0].split()
+            if str(pid) in ids[1:]:
                 return True
     return False

@@ -264,6 +264,11 @@ class Run:
         return None if self.seen is None or self.seen.rows != self.main.stream.rows else self.seen.source_status()
 
     @property
+    def _told_job(self) -> JobStatus | None:
+        """`job` as followed, or by its processes; whether a log beside it is its own, `ending` tells."""
+        return self.job if self.whereabouts is not None or (self.seen is not None and self.seen.stopped) else None
+
+    @property
     def is_due(self) -> bool | None:
         """Whether it is short of its last step, or its job in a phase; None if neither is known."""
         stream, job = self.main.stream, self.job
@@ -300,14 +305,15 @@ class Run:
 
     @property
     def _died_job(self) -> JobStatus | None:
-        """The followed job, if it has died and no stream names the cause."""
-        job = None if self.whereabouts is None else self.whereabouts.source_status()
+        """Its job, if that has died and no stream names the cause."""
+        job = self._told_job
         return None if job is None or not job.is_over or any(each.failure.raw for each in self.streams) else job
 
     @property
     def _is_dead(self) -> bool:
         """Whether the silence after `failure` has lasted long enough."""
-        if self.whereabouts is not None and self.whereabouts.source_status().is_over:
+        job = self._told_job
+        if job is not None and job.is_over:
             return True
         if self._ended_by is not None:
             return self._ended_by.still_s >= self.main.dead_after_s(self._ended_by.dies_after_s)

@@ -9,11 +9,12 @@ from pathlib import Path
 from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
 from rltop.live.job import JobProbe, Reading, SourceResults, facts_from_files, job_status
-from rltop.live.judge import JobStatus, ranks_still_busy
+from rltop.live.judge import JobStatus, processes_of, ranks_still_busy
 from rltop.live.lines import Act
-from rltop.live.phases import PhaseEvent, Phases
+from rltop.live.phases import PhaseEvent, Phases, merged
 from rltop.live.probe import Facts, LogFacts, Probe, Probes, Process
 from rltop.live.traces import Traces, rows
+from rltop.live.writers import gone
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
 from rltop.run.console_end import SilentRun, is_of_rank, own_logs, silent_run
@@ -91,7 +92,7 @@ class FilesSeen(NamedTuple):
     rows: int
     files: LogFacts
     clock: Clock
-    stopped: Sequence[Process] = ()  # the writers of its files, if all of them were
+    stopped: Sequence[Process] = ()  # the writers of its files, if all of them were; and the processes that are gone
 
     def source_status(self) -> JobStatus:
         return job_status(self.files, self.clock.wall(), SourceResults(Facts(self.stopped)))
@@ -115,8 +116,11 @@ def seen(
     """
     path = log_of(run.path.raw)[0]
     log = path if silent.is_console and not silent.log else next(iter(logs), "")
-    others = [events_of_rows(silent), *_trace_events(run)]
-    return FilesSeen(silent.rows, facts_from_files(log, others, path, clock.wall(), read), clock, stopped)
+    told = _trace_events(run)
+    if silent.may_be_stopped and (lost := gone(processes_of(merged(*told), ""), clock.wall())):
+        told, stopped = _trace_events(run), (*stopped, *lost)
+    files = facts_from_files(log, [events_of_rows(silent), *told], path, clock.wall(), read)
+    return FilesSeen(silent.rows, files, clock, stopped)
 
 
 def with_run_state(run: Run, found: JobStatus) -> JobStatus:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +22,8 @@ from rltop.cli.open_session import direct, runs_of
 from rltop.cli.where import NO_WRITER
 from rltop.clock import Clock
 from rltop.live.job import JobProbe
-from rltop.live.probe import Facts
-from rltop.live.writers import writers
+from rltop.live.probe import Facts, Process
+from rltop.live.writers import gone, writers
 from rltop.model import RunState
 from rltop.run.session import Session
 
@@ -152,3 +154,100 @@ def test_a_stuck_job_whose_files_nobody_here_has_open_may_have_been_killed(
     path = metrics_in(tmp_path, age_s)
     assert main(["where", str(path)]) == (age_s > 300.0)
     assert (NO_WRITER in capsys.readouterr().out) == (age_s > 300.0)
+
+
+LOOP = """
+import os, sys, time
+from rltop.integrations import JsonlWriter
+log = JsonlWriter(sys.argv[1])
+for step in range(1, 4):
+    with log.phase("rollout", rank=2):
+        pass
+    log.log(step, {"loss": 0.5})
+with log.phase("train", rank=2):
+    sys.stdin.readline()
+"""
+
+
+def killed_in(path: Path) -> int:
+    """The id of a loop that was killed in a phase."""
+    loop = subprocess.Popen([sys.executable, "-c", LOOP, str(path)], stdin=subprocess.PIPE)
+    ends = time.monotonic() + PATIENCE_S
+    while not (path.exists() and b'"train"' in path.read_bytes()):
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+    loop.kill()
+    loop.communicate()
+    return loop.pid
+
+
+def test_a_process_that_was_killed_in_a_phase_is_gone_wherever_the_state_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    metrics_in(tmp_path / "two")
+    path = tmp_path / "one" / "metrics.jsonl"
+    killed_in(path)
+    with path.open("a") as file:  # another rank, which waits for it
+        own = {"rltop_phase": "train", "begin": time.time(), "rank": 0, "pid": os.getpid(), "host": os.uname().nodename}
+        file.write(f"{json.dumps(own)}\n")
+    words, waits = f"rank 2 on {os.uname().nodename} is gone without a word: killed?", len(path.read_bytes())
+    for arguments in (["where", str(path)], ["where", str(path), str(path)], ["--once", "--width", "200", str(path)]):
+        main(arguments)
+        told = capsys.readouterr().out
+        assert words in told and "stuck" in told, arguments
+    os.truncate(path, waits - len(json.dumps(own)) - 1)
+    for arguments in (["where", str(path)], ["--once", "--width", "200", str(path)], ["--once", str(tmp_path)]):
+        main(arguments)
+        told = capsys.readouterr().out
+        assert (words if "200" in arguments else words[:20]) in told and "died" in told, arguments
+    assert main(["check", str(path)]) == 0 and "gone" not in capsys.readouterr().out, "it reads files only"
+
+
+def test_a_screen_that_follows_a_job_sees_its_process_gone(tmp_path: Path) -> None:
+    path, now_s = tmp_path / "metrics.jsonl", time.time()
+    pid = killed_in(path)
+    probe = JobProbe(lambda: ("", str(path)), str(path))
+    probe.ask(now_s)
+    (found,) = Facts(probe.ask(now_s + 10.0)).processes
+    assert (found.pid, found.state) == (pid, "dead")
+
+
+def identity_of(pid: int | str) -> list[str]:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    begun = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return [boot, str(Path("/proc/self/ns/pid").readlink())[5:-1], begun]
+
+
+def test_only_a_process_of_this_node_and_namespace_is_known_to_be_gone() -> None:
+    done = subprocess.Popen(["/bin/true"])
+    done.wait()
+    here, (boot, namespace, begun) = os.uname().nodename, identity_of("self")
+
+    def is_gone(pid: int, host: str = here, identity: str = "") -> bool:
+        return bool(gone([Process("", 0.0, phase="train", pid=pid, host=host, identity=identity)], 0.0))
+
+    assert is_gone(done.pid, identity=f"{boot}-{namespace}-{begun}")
+    assert is_gone(done.pid) == (namespace == "4026531836"), "without an identity only the first namespace sees all"
+    for host, identity in (
+        ("elsewhere", ""), ("", ""), ("localhost", ""), (here, f"{boot}-1-{begun}"), (here, f"0-{namespace}-{begun}"),
+    ):  # fmt: skip
+        assert not is_gone(done.pid, host, identity)
+    assert not is_gone(os.getpid()) and not is_gone(os.getpid(), identity=f"{boot}-{namespace}-{begun}")
+    assert is_gone(os.getpid(), identity=f"{boot}-{namespace}-{int(begun) - 1}"), "its id is another's now"
+
+
+def test_a_process_in_a_container_of_this_node_is_not_gone() -> None:
+    unshare = shutil.which("unshare")
+    far = next(pid for pid in range(32_000, 2_000, -1) if not Path(f"/proc/{pid}").exists())
+    script = f"echo {far - 1} > /proc/sys/kernel/ns_last_pid; sh -c 'echo $$; read line'"
+    if not unshare or subprocess.run([unshare, "-pf", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no process namespaces may be made here")
+    inside = subprocess.Popen([unshare, "-pf", "--mount-proc", "sh", "-c", script], stdin=-1, stdout=-1)
+    assert inside.stdout is not None
+    pid = int(inside.stdout.readline())
+    process = Process("", 0.0, phase="train", pid=pid, host=os.uname().nodename)
+    assert not gone([process], 0.0)
+    inside.communicate()
+    assert pid == far and bool(gone([process], 0.0)) == (identity_of("self")[1] == "4026531836")
