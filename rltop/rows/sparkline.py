@@ -296,7 +296,7 @@ def _heights(data: SparkData, top: int) -> _Heights:
         return _heights(_rescaled(data, size), top)
     spread = high - low
     if spread <= _FLAT * size:
-        low, spread, reference = low - _FLAT_LEVEL, float(top), None
+        return _Heights(bytes([_EMPTY if b != b else _FLAT_LEVEL * (LEVELS + 1) for b in data.highs]))
     factor = top / spread
     codes = bytes(
         [

@@ -37,6 +37,14 @@ def test_a_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
 
 
+def test_large_values_that_hardly_differ_are_a_level_line(tmp_path: Path) -> None:
+    path, page = tmp_path / "metrics.jsonl", tmp_path / "report.md"
+    rows = ({"step": i, "reward": 0.5, "completion_length": 1_764_355_200_000_000_000 + 5_000 * i} for i in range(60))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["report", str(path), "-o", str(page)]) == EXIT_OK
+    assert "▃" * 20 in page.read_text()
+
+
 def test_the_documents_are_those_of_the_overview(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, files = tmp_path / "report.json", [str(tmp_path / f"{name}.jsonl") for name in ("slow", "restart")]
     for source, file in zip((SLOW, RESTART), files, strict=True):
