@@ -16,10 +16,14 @@ import zstandard
 from parquet_writer import parquet_bytes
 
 from rltop.clock import Clock
+from rltop.formats.jsonl import JsonlDecoder
+from rltop.model import Record
 from rltop.run.options import IngestOptions
+from rltop.run.pipeline import ENDLESS, Pipeline
 from rltop.run.places import FoundRun
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
+from rltop.store.stream import Stream
 
 LONGEST_S = 0.25
 SLICE_MS = 4.0
@@ -91,6 +95,21 @@ def test_no_more_of_such_a_file_is_held_than_a_few_pieces(codec: str, tmp_path: 
         assert tracemalloc.get_traced_memory()[1] < 24 * 1024 * 1024
     finally:
         tracemalloc.stop()
+
+
+def test_commands_that_print_decode_no_more_at_a_time_than_a_quarter_of_a_mebibyte(tmp_path: Path) -> None:
+    sizes = []
+
+    class Measured(JsonlDecoder):
+        def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+            sizes.append(len(data))
+            return super().feed(data, offset, generation)
+
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(ROW * 20_000)
+    Pipeline(Measured(), Stream("")).advance(DirectFeed(path), Clock(), ENDLESS)
+    assert sum(sizes) == path.stat().st_size
+    assert max(sizes) <= 256 * 1024
 
 
 @pytest.mark.parametrize("indent", [None, 2])
