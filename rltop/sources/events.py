@@ -218,11 +218,13 @@ class Hole(Struct, frozen=False):
 
     Attributes:
         since: when they were first seen.
+        seen_to: end of what was read then.
         data_at: offset of a non-NUL byte after them, or None.
     """
 
     offset: int
     since: float
+    seen_to: int
     polls: int = 0
     scanned: int = 0
     data_at: int | None = None
@@ -247,6 +249,7 @@ class Cursor:
         self._events: list[Chunk | Reset] = []
         self._fingerprint = FileFingerprint()
         self._hole: Hole | None = None
+        self._old_to = 0
         self._is_binary = is_binary(name=name)
         self._nul_passed = 0
         self._stop: int | None = None
@@ -307,7 +310,7 @@ class Cursor:
     def reset(self, reason: ResetReason, *, is_restart: bool) -> None:
         """Start at offset 0 of other content; no event if nothing had been read."""
         self._nul_passed += self._pending_nuls
-        self._hole = None
+        self._hole, self._old_to = None, 0
         self._fingerprint.clear()
         if not self.is_untouched:
             self.offset = 0
@@ -357,20 +360,22 @@ class Cursor:
         return Outcome.MORE
 
     def _take_text(self, handle: int, data: bytes, size: int, *, is_ending: bool) -> Outcome | None:
-        """Pass on text up to the first NUL, without a byte order mark; returns an outcome if the poll ends here."""
-        if data[0] == 0:
-            return self._meet_hole(handle, data, size)
-        self._hole = None
-        nul = data.find(0)
-        if nul > 0:
-            data = data[:nul]
-        if self.offset == 0:
-            if data.startswith(BOM):
-                self._pass(BOM)
-                data = data[len(BOM) :]
-            elif nul < 0 and not is_ending and BOM.startswith(data):
-                return Outcome.END
-        self._give(data[: self.budget])
+        """Pass on text without NUL bytes and byte order mark; returns an outcome if the poll ends here."""
+        start = self.offset
+        while (at := self.offset - start) < len(data) and self.budget > 0:
+            if data[at] == 0:
+                if outcome := self._meet_hole(handle, data, at, size):
+                    return outcome
+                continue
+            self._hole = None
+            nul = data.find(0, at)
+            if self.offset == 0:
+                if data.startswith(BOM):
+                    self._pass(BOM)
+                    at = len(BOM)
+                elif nul < 0 and not is_ending and BOM.startswith(data):
+                    return Outcome.END
+            self._give(data[at : min(len(data) if nul < 0 else nul, at + self.budget)])
         return None
 
     def _give(self, data: bytes) -> None:
@@ -383,18 +388,22 @@ class Cursor:
         self._fingerprint.extend(data)
         self.offset += len(data)
 
-    def _meet_hole(self, handle: int, data: bytes, size: int) -> Outcome | None:
-        """Handle NUL bytes at the read position; None if some were skipped and reading can go on.
+    def _meet_hole(self, handle: int, data: bytes, at: int, size: int) -> Outcome | None:
+        """Handle NUL bytes at the read position, `data[at:]`; None if some were skipped and reading can go on.
 
         They are skipped only if data follows: at the end of the file they block nothing and may still become data. Only
-        bytes just read are skipped, because any part of the hole may have been filled since the last poll.
+        bytes just read are skipped, because any part of the hole may have been filled since the last poll. What was
+        read together with a hole that has been waited for has been waited for as well.
         """
         now = self._clock.monotonic()
-        hole = self._hole
+        hole, seen_to = self._hole, self.offset - at + len(data)
         if hole is None or hole.offset != self.offset:
-            hole = self._hole = Hole(self.offset, now, scanned=self.offset)
-        nuls = leading_nuls(data)
-        if nuls < len(data):
+            hole = self._hole = Hole(self.offset, now, seen_to, scanned=self.offset)
+        nuls = leading_nuls(data[at : at + PROBE_BYTES])
+        if nuls == PROBE_BYTES:
+            nuls = leading_nuls(data[at:])
+        has_data = at + nuls < len(data)
+        if has_data:
             hole.data_at = self.offset + nuls
         elif hole.data_at is None or hole.data_at <= self.offset:
             hole.data_at = None
@@ -404,16 +413,18 @@ class Cursor:
         hole.polls += 1
         if hole.data_at is None:
             return Outcome.END
-        if not self._is_old(hole, now):
-            return Outcome.HELD
+        if self.offset + nuls > self._old_to:
+            if not self._is_old(hole, now):
+                return Outcome.HELD
+            self._old_to = max(self._old_to, hole.seen_to)
         self._search_budget -= nuls
-        if nuls == len(data):
+        if not has_data:
             nuls = self._unwritten(handle, nuls, hole.data_at)
         self._fingerprint.skip(nuls)
         self._nul_passed += nuls
         self.offset += nuls
         hole.offset = self.offset
-        return None if self._search_budget > 0 or nuls < len(data) else Outcome.SEARCHING
+        return None if self._search_budget > 0 or has_data else Outcome.SEARCHING
 
     def _unwritten(self, handle: int, nuls: int, stop: int | None) -> int:
         """Number of NUL bytes at the read position: those just read, plus the unallocated range after them."""

@@ -61,6 +61,26 @@ def test_part_of_a_hole_that_fills_up_is_not_passed_over(scene: Scene) -> None:
     assert scene.text() == b"middle\nend\n"
 
 
+def test_nul_bytes_that_were_read_together_are_waited_for_together(scene: Scene) -> None:
+    """UTF-16 behind other text, as PowerShell appends it, was read at four characters a second."""
+    text = "step:1 - loss:0.5\n" * 200
+    scene.fs.write(PATH, FIRST + text.encode("utf-16-le"))
+    scene.poll(times=10)
+    assert scene.text() == FIRST + text.encode()
+    assert scene.tail.status.nul_bytes == len(text)
+    assert scene.fs.calls.count("read") < 100
+
+
+def test_a_hole_that_came_later_is_waited_for_anew(held: Scene) -> None:
+    held.fs.write(PATH, FIRST + bytes(100) + OTHER)
+    held.poll()
+    held.fs.write(PATH, bytes(100) + FIRST, offset=2 * len(FIRST) + 100)
+    held.poll()
+    assert held.text() == FIRST + OTHER
+    held.settle()
+    assert held.text() == FIRST + OTHER + FIRST
+
+
 def test_a_copytruncating_rotation_leaves_leading_nul_bytes(scene: Scene) -> None:
     scene.fs.write(PATH, FIRST)
     scene.poll()
