@@ -29,9 +29,9 @@ def kind_word(mode: int) -> str:
 
 
 def has_wide_characters(head: bytes) -> bool:
-    """Does a file begin with two ASCII characters of UTF-16, without a byte order mark?"""
+    """Are these two ASCII characters of UTF-16, or one and a line end, unmarked?"""
     ascii_, zeros = (head[:4:2], head[1:4:2]) if head[:1] != b"\0" else (head[1:4:2], head[:4:2])
-    return zeros == b"\0\0" and all(32 <= each < 127 for each in ascii_)
+    return zeros == b"\0\0" and 32 <= ascii_[0] < 127 and (32 <= ascii_[1] < 127 or ascii_[1] in b"\r\n")
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:

@@ -192,6 +192,13 @@ def test_utf_16_as_powershell_redirects_into_is_the_text(encoding, size, end, li
     assert (decoder.stopped, decoder.counts.bad_lines, decoder.counts.nul_bytes) == ("", 0, 0)
 
 
+@each_row("encoding", ["utf-16-le", "utf-16-be"])
+def test_an_indented_document_in_utf_16_without_a_mark_is_read(encoding):
+    text = json.dumps({"log_history": [{"step": step, "loss": 0.5} for step in range(9)]}, indent=2)
+    decoder = AutoDecoder("trainer_state.json", DecoderOptions())
+    assert len(read_in_pieces(decoder, text.encode(encoding))) == 9
+
+
 @each_row(("encoding", "mark"), [("utf-16-le", ""), ("utf-16-be", ""), ("utf-16-le", "\ufeff")])
 def test_a_large_file_in_utf_16_is_read_once(tmp_path, encoding, mark):
     """Were its NULs holes of a text, each would take a read of the file's next megabyte: an hour."""
