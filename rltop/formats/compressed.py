@@ -30,6 +30,15 @@ A block has at least four bytes and expands to at most 128 KiB, so at most 8 MiB
 """
 
 
+_WORK_BYTES, _RATIO = 128 * 1024 * 1024, 500
+"""A stream that takes the work of more bytes than this, and than this many times its size, is read no further.
+
+Logs pack to a twentieth, and a line never to less than a byte, but bzip2 makes 45 MB of 50 bytes: hours of line ends.
+"""
+_LINE_BYTES, _HOLE_SHARE = 64, 64
+"""A line is as much work as so many bytes more, and this many NUL bytes of a hole as one of text."""
+
+
 class _Utf16:
     """UTF-16 to UTF-8, without byte order mark; invalid data becomes replacement characters."""
 
@@ -72,7 +81,7 @@ class CompressedDecoder(OuterDecoder):
         self._unpacked = memoryview(b"")
         self._may_give = False
         self._generation = 0
-        self.unpacked_bytes = 0
+        self.unpacked_bytes = self._packed_bytes = self._work_bytes = 0
         self._members = 0
         self._is_broken = False
 
@@ -88,6 +97,7 @@ class CompressedDecoder(OuterDecoder):
         """Queue compressed data; decompress and decode the first piece."""
         self._generation = generation
         if not self._is_broken:
+            self._packed_bytes += len(data)
             self._packed.extend(data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
         return self.decode_more()
 
@@ -102,6 +112,11 @@ class CompressedDecoder(OuterDecoder):
             self._unpack()
         piece, self._unpacked = bytes(self._unpacked[:SLICE_BYTES]), self._unpacked[SLICE_BYTES:]
         at, self.unpacked_bytes = self.unpacked_bytes, self.unpacked_bytes + len(piece)
+        self._work_bytes += len(piece) if piece.strip(b"\0") else len(piece) // _HOLE_SHARE
+        self._work_bytes += _LINE_BYTES * piece.count(b"\n")
+        if self._work_bytes > max(_WORK_BYTES, _RATIO * self._packed_bytes) and not self._is_broken:
+            self._break(f"the {self.codec} stream unpacks to far more than any log: only its beginning was read")
+            self._unpacked = memoryview(b"")
         return self._inner.feed(piece, at, self._generation) if piece else []
 
     def flush(self) -> list[Record]:
@@ -137,7 +152,7 @@ class CompressedDecoder(OuterDecoder):
         self._inflater = None
         self._packed.clear()
         self._unpacked, self._may_give = memoryview(b""), False
-        self.unpacked_bytes = self._members = 0
+        self.unpacked_bytes = self._packed_bytes = self._work_bytes = self._members = 0
         self._is_broken = False
         self.note = ""
 

@@ -117,6 +117,29 @@ def test_a_bomb_is_read_in_slices(monkeypatch):
     assert decoder.counts.oversize_lines == 1
 
 
+def test_a_bomb_of_line_ends_is_given_up_and_said():
+    decoder = CompressedDecoder(Codec.BZIP2, JsonlDecoder())
+    packed = bz2.compress(LINES) + bz2.compress(b"\n" * 9_000_000) * 200
+    records = read_in_pieces(decoder, packed)
+    assert len(records) == 2000
+    assert "far more than any log" in decoder.note
+    assert decoder.unpacked_bytes < 4_000_000
+    assert decoder.counts.bad_lines == 1
+    decoder.reset()
+    assert len(read_in_pieces(decoder, bz2.compress(LINES))) == 2000
+
+
+def test_a_hole_of_gigabytes_and_wide_rows_that_hardly_change_are_read():
+    """A log that was truncated while it was written begins with a hole as long as what was in it."""
+    hole = bz2.compress(bytes(45_000_000)) * 4
+    wide = b"".join(
+        b'{"step": %d, %s}\n' % (step, b", ".join(b'"k%d": 0.0' % i for i in range(300))) for step in range(999)
+    )
+    decoder = CompressedDecoder(Codec.BZIP2, JsonlDecoder())
+    assert len(read_in_pieces(decoder, hole + bz2.compress(wide) * 35)) == 35 * 999
+    assert decoder.note == ""
+
+
 def test_without_its_package_zstd_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     assert codec_of(b"\x28\xb5\x2f\xfd\x00") is Codec.ZSTD
