@@ -19,7 +19,7 @@ from typing import ClassVar
 from rltop import units
 from rltop.model import Level, Signal, Unit, VerdictState
 from rltop.pages.page import Effect, Moment, Page, Redraw, Say, ShowStep
-from rltop.pages.signals import Band, SignalReading, edge_points, evidence_parts, history_of, primary, signal_of
+from rltop.pages.signals import Band, SignalReading, edge_points, evidence_parts, primary, signal_of, values_of
 from rltop.rows.glyphs import LEVEL_ROLES
 from rltop.rows.keys import KEYS
 from rltop.rows.rows import Row
@@ -470,7 +470,7 @@ def _places(snapshot: Snapshot, axis: Axis) -> Places | None:
 
 
 def _values(snapshot: Snapshot, signal: Signal | None) -> list[tuple[int, float]]:
-    return [] if signal is None else history_of(snapshot.at(None), signal)
+    return [] if signal is None else values_of(snapshot.at(None), signal)
 
 
 def _so_far(snapshot: Snapshot, total: str, *parts: str) -> list[tuple[int, float]]:

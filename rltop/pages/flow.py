@@ -19,7 +19,7 @@ from rltop.model import Label, Level
 from rltop.pages.header import generation_text, pace_of
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.page import Moment, Page
-from rltop.pages.signals import SignalReading, cadence_of, history_of, lately, primary, read_signal, signals_of
+from rltop.pages.signals import SignalReading, cadence_of, lately, primary, read_signal, signals_of, values_of
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.rows import Row, RowBuilder, Target, TargetKind, clip, rule_row, text_row, text_rows, wrap
 from rltop.run.snapshot import Snapshot
@@ -206,7 +206,7 @@ def _waits(snapshot: Snapshot) -> Waits:
     limit = limit_of(partial(_lately, snapshot))
 
     def since(word: str) -> int | None:
-        return None if signal is None else unbroken(word, reversed(history_of(snapshot, signal)), limit)
+        return None if signal is None else unbroken(word, reversed(values_of(snapshot, signal)), limit)
 
     waits = judge(partial(_lately, snapshot), since)
     known = (one.key for name in _SIDES if (one := primary(snapshot, name)) is not None)

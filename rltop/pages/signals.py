@@ -357,7 +357,7 @@ def _newest_of(snapshot: Snapshot, signal: Signal, value: float) -> Point | None
     return None
 
 
-def history_of(snapshot: Snapshot, signal: Signal, last: int | None = None) -> list[tuple[int, float]]:
+def values_of(snapshot: Snapshot, signal: Signal, last: int | None = None) -> list[tuple[int, float]]:
     """Steps and finite values in memory up to the snapshot's step, in the metric's unit."""
     at = snapshot.at_step
     steps, values = snapshot.stream.series(signal.key, last if at is None else None)
@@ -372,7 +372,7 @@ _OFF_SCHEDULE, _LEAST_CHANGE = 3.0, 0.05
 def rate_jumped(snapshot: Snapshot, step: int) -> bool:
     """Did the learning rate jump up around a step, unlike in a warm-up? Unknown counts as yes."""
     signal = primary(snapshot, "lr")
-    history = [] if signal is None else history_of(snapshot, signal)
+    history = [] if signal is None else values_of(snapshot, signal)
     at = bisect_left(history, (step,))
     held = [value for _, value in history[max(0, at - _RATE_BEFORE) : at + _RATE_AFTER]]
     sizes = [after - before for before, after in pairwise(held)]
@@ -386,7 +386,7 @@ def rate_jumped(snapshot: Snapshot, step: int) -> bool:
 
 
 def lately(snapshot: Snapshot, signal: Signal, count: int) -> list[float]:
-    found = history_of(snapshot, signal, 8 * count) or history_of(snapshot, signal)
+    found = values_of(snapshot, signal, 8 * count) or values_of(snapshot, signal)
     return [value for _, value in found][-count:]
 
 
