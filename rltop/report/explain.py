@@ -116,10 +116,12 @@ def algorithms(spec: RuleSpec) -> list[str]:
 def applies_to(spec: RuleSpec) -> str:
     names = algorithms(spec)
     is_any = len(names) == len(Algorithm) - 1
+    has_unknown = any(spec.applies(Algorithm.UNKNOWN, traits) for traits in _TRAITS)
+    those = ", ".join(names) + (" and unknown algorithms" if has_unknown else "")
     condition = (spec.applies.__doc__ or "").partition("\n")[0].rstrip(".")
     if not condition:
-        return "every run" if is_any else ", ".join(names)
-    return f"{'any algorithm' if is_any else ', '.join(names)}: {condition[0].lower()}{condition[1:]}"
+        return "every run" if is_any else those
+    return f"{'any algorithm' if is_any else those}: {condition[0].lower()}{condition[1:]}"
 
 
 def rule_rows(
