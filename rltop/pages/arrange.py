@@ -80,6 +80,8 @@ class ArrangePage(ListPage[ArrangedRow]):
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         arrangement = moment.snapshot.run.arrangement
+        if key not in {"hide", "row-up", "row-down"}:
+            return None
         if not self.lines:
             return Say("no row is selected")
         name = self.lines[self.at].signal.key

@@ -233,6 +233,8 @@ class LogPage(ListPage[int]):
         return Redraw()
 
     def on(self, key: str, moment: Moment) -> Effect | None:
+        if key not in {"log-file", "log-step", "error-after", "error-before"}:
+            return None
         view, log = self._view, moment.snapshot.run.console
         if view is None or log is None:
             return Say("there is no console log: name one with --log FILE")

@@ -296,7 +296,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
     def on(self, key: str, moment: Moment) -> Effect | None:
         if key == "fold-all":
             return self._fold_all()
-        if not self.lines:
+        if key not in ("fold", "unfold") or not self.lines:
             return None
         line = self.lines[self.at]
         numbered = self._numbered_of(line) if isinstance(line, TreeKey) else None

@@ -404,6 +404,8 @@ class RolloutPage(Page):
         return super().face(moment), None if shelf is None else shelf.version
 
     def on(self, key: str, moment: Moment) -> Effect | None:
+        if key not in {"previous", "next"}:
+            return None
         by = -1 if key == "previous" else 1
         return self.neighbour(by, moment) or Say(f"there is none {'before' if by < 0 else 'after'} this one")
 

@@ -15,35 +15,17 @@ import rltop
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
 from rltop.app.page_screen import KeyLine
-from rltop.pages.arrange import ArrangePage, MeaningPage
-from rltop.pages.changes import ChangePage
-from rltop.pages.completions import CompletionPage, CompletionsPage
-from rltop.pages.directory import HelpPage
-from rltop.pages.metric import MetricPage
-from rltop.pages.metrics import MetricsPage
-from rltop.pages.numbered import NumberedPage
-from rltop.pages.overlay import GridPage
 from rltop.pages.overview import OverviewPage
 from rltop.pages.page import Page
-from rltop.pages.rollouts import RolloutsPage
-from rltop.pages.runs import RunsPage
-from rltop.pages.stragglers import RanksPage
 from rltop.pages.timeline import EventsPage
-from rltop.pages.timing import TimingPage
-from rltop.pages.verdict import VerdictPage
 from rltop.resources import folder
 from rltop.rows.keys import KEYS, NO_KEYS, Scope
 from rltop.rows.rows import Target, TargetKind
 from rltop.screen.bindings import BINDINGS, binding_ids, key_names, spell
 from rltop.screen.early import keeps_early_keys
+from tests.page_classes import PAGES
 
 ROLLOUTS = folder("fixtures") / "trl" / "grpo_straggler" / "metrics.jsonl"
-
-PAGES = (
-    OverviewPage, TimingPage, MetricsPage, EventsPage, RunsPage, MetricPage, VerdictPage, ChangePage,
-    RanksPage, RolloutsPage, CompletionsPage, CompletionPage, HelpPage, MeaningPage, GridPage, ArrangePage,
-    NumberedPage,
-)  # fmt: skip
 
 OTHERS = {id: f"alt+{chr(ord('a') + number % 26)}" for number, id in enumerate(sorted(binding_ids()))}
 """Another key for everything; more than 26 of them share one, never within one page."""

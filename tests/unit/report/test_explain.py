@@ -11,7 +11,7 @@ from tables import each_row
 
 from rltop.errors import RltopError
 from rltop.report.document import dumps
-from rltop.report.explain import algorithms, explain_text, find_rule, rule_document, rules_text
+from rltop.report.explain import algorithms, applies_to, explain_text, find_rule, rule_document, rules_text
 from rltop.report.text import check_text
 from rltop.rows.glyphs import cell_width
 from rltop.rules.options import EngineOptions
@@ -43,6 +43,11 @@ def test_every_rule_explains_itself(spec: RuleSpec) -> None:
     assert all(level in " ".join(words.condition) for level in ("INFO", "WARN", "CRIT") if level in lasting)
     assert algorithms(spec)
     assert json.loads(dumps(dict(rule_document(spec, OPTIONS))))["rule"] == spec.id
+
+
+def test_a_rule_says_whether_it_judges_unknown_algorithms() -> None:
+    assert " DQN and unknown algorithms: the policy" in applies_to(BY_ID["E4"])
+    assert "reward model" in applies_to(BY_ID["D1"]) and "unknown" not in applies_to(BY_ID["D1"])
 
 
 def test_the_table_has_every_rule_in_order() -> None:
