@@ -57,7 +57,7 @@ tour: setup      ## press every key on every page at five sizes, and 100,000 by 
 	RLTOP_TOUR=all $(BIN)/python -m pytest -q -n $(WORKERS) tests/ui/test_tour.py
 
 snapshots: setup ## accept the screens as they are now
-	$(BIN)/python -m pytest -q tests/ui --snapshot-update
+	$(BIN)/python -m pytest -q tests/ui/test_snapshots.py --snapshot-update
 
 screenshots: setup  ## draw docs/screenshots/*.svg with the program as it is now
 	$(BIN)/python docs/make_screenshots.py

@@ -24,7 +24,6 @@ FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 TOLERANCE = 0.02
 """Stages may miss this share of a step and still explain it."""
 
-FORMATS = {".jsonl": "JSONL", ".wandb": "W&B file", ".log": "console log", "": "zip archives"}
 WITHOUT_A_CASE = {
     "console/verl_slurm.log": ("veRL", "grpo"),
     "console/easyr1.log": ("EasyR1", "grpo"),
@@ -131,10 +130,9 @@ def table() -> str:
         found, identity = recognised(run), run.main.identity
         told = ("none", "none") if identity is None else (identity.dialect.name, identity.algorithm.value)
         is_right = "right" if told == (trainer, algorithm) else f"wrong: {' '.join(told)}"
-        suffix = FORMATS.get("" if path.is_dir() else path.suffix, "TensorBoard events")
         lines.append(
-            f"| {trainer} | `{path.relative_to(FIXTURES)}` | {suffix} | {len(found.known)} / {len(found.logged)} "
-            f"| {is_right} ({algorithm}) | {', '.join(found.sections)} "
+            f"| {trainer} | `{path.relative_to(FIXTURES)}` | {run.main.kind_title} "
+            f"| {len(found.known)} / {len(found.logged)} | {is_right} ({algorithm}) | {', '.join(found.sections)} "
             f"| {f'{found.right} of {found.timed} steps' if found.timed else 'not logged'} |"
         )
     return "\n".join(lines) + "\n"
