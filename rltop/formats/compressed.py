@@ -105,6 +105,10 @@ class CompressedDecoder(OuterDecoder):
     def has_more(self) -> bool:
         return bool(self._packed or self._unpacked or self._may_give) or self._inner.has_more
 
+    @property
+    def unread_bytes(self) -> int:
+        return sum(map(len, self._packed))
+
     def decode_more(self) -> list[Record]:
         if self._inner.has_more:
             return self._inner.decode_more()

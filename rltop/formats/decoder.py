@@ -137,6 +137,11 @@ class Decoder:
         """
         return False
 
+    @property
+    def unread_bytes(self) -> int:
+        """About how much of the fed data has not been decoded yet; 0 if it is little or unknown."""
+        return 0
+
     def decode_more(self) -> list[Record]:
         """Decode the next piece of the fed data, for a few milliseconds."""
         return []
@@ -190,7 +195,7 @@ def _of_inner(name: str) -> property:
 
 _UNKNOWN = Decoder()
 """Stands in for an inner decoder that is not known yet; gives the defaults."""
-_TOLD = ("is_rewritten", "is_finished", "is_done", "failure", "dies_after_s", "stopped", "group_size")
+_TOLD = ("is_rewritten", "is_finished", "is_done", "failure", "dies_after_s", "stopped", "group_size", "unread_bytes")
 for _name in _TOLD:
     setattr(OuterDecoder, _name, _of_inner(_name))
 

@@ -37,6 +37,8 @@ FIRST_ROWS = 32
 """Rows at the end that are shown first: enough for the timing strip, in about 10 ms."""
 LONG_S = 1.0
 """Anything longer gets a bar and the remaining time."""
+MOST_LOADING = 0.99
+"""Share of a history that is in memory as a whole, but not decoded yet."""
 TELLING_S, _TELLING_SHARE = 0.4, 0.01
 """Before this, the reading speed cannot be estimated."""
 
@@ -453,7 +455,8 @@ class RunStream:
         status = self.whole.feed.status
         if not status.size:
             return 0.0 if self.previews else None
-        return min(1.0, max(self._pipeline.offset, status.searched) / status.size)
+        read = self._pipeline.offset - self._pipeline.decoder.unread_bytes
+        return min(MOST_LOADING, max(read, status.searched) / status.size)
 
     @property
     def left_s(self) -> float | None:

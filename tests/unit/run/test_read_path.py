@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,3 +62,22 @@ def test_a_stream_says_how_long_its_history_will_take(tmp_path: Path) -> None:
     # The pieces are of one size, but for the first few.
     assert all(at_s + left_s == pytest.approx(end_s, abs=2.0) for left_s, at_s in told[4:])
     assert run.left_s is None and run.loading is None
+
+
+@each_row(("name", "pack"), [("metrics.jsonl.gz", gzip.compress), ("metrics.jsonl.bz2", bz2.compress)])
+def test_a_compressed_file_is_read_as_far_as_it_is_decoded(
+    name: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    """All of it is in memory at once, and said to be 100 %; bzip2 holds a block of 900 kB to be unpacked."""
+    path = tmp_path / name
+    path.write_bytes(pack(b"".join(b'{"step": %d, "loss": %d}\n' % (i, i * 7919 % 10007) for i in range(20_000))))
+    clock = FakeClock()
+    found = FoundRun(str(path), name_of(str(path)), path.stat().st_size)
+    run = Session([found], lambda each, last: DirectFeed(each, clock=clock, last=last), clock).runs[0]
+    told: list[float] = []
+    while run.advance(OnePiece()):
+        if run.loading is not None:
+            told.append(run.loading)
+    assert told == sorted(told) and told[-1] < 1.0
+    assert pack is bz2.compress or told[len(told) // 2] == pytest.approx(0.5, abs=0.2)
+    assert run.loading is None
