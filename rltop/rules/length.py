@@ -81,7 +81,10 @@ class LengthExplosion(Detector):
         # Even pure noise gives a reward a range, so a reward alarm is required as well.
         lost, reach = reward.best - reward.usual, reward.top - reward.bottom
         is_hurt = lost > _HURT * reach > 0.0 and "reward" in context.alarms
-        return Finding(CRIT if is_beyond and (is_cut or is_hurt) else WARN, value, usual, warn * usual, words=(BEFORE,))
+        level = CRIT if is_beyond and (is_cut or is_hurt) else WARN
+        if value <= self.thresholds["short"] and "truncated_frac" in context.values and not (is_cut or is_hurt):
+            level = INFO  # such completions cost little, and end
+        return Finding(level, value, usual, warn * usual, words=(BEFORE,))
 
     def _against_baseline(self, value: float, context: RuleContext) -> Finding:
         base = context.baselines["response_len_mean"].value

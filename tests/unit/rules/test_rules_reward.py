@@ -236,6 +236,16 @@ def test_t2_trap_the_mean_of_a_few_completions_doubles_by_itself(seed: int) -> N
     assert alarms(exploded, "T2")[-1].level is Level.CRIT
 
 
+@each_row(
+    ("longer", "cut", "level"),
+    [(45.0, 0.02, Level.INFO), (45.0, 0.3, Level.CRIT), (45.0, None, Level.WARN), (400.0, 0.02, Level.WARN)],
+)
+def test_t2_short_answers_that_double_and_end_are_no_alarm(longer: float, cut: float | None, level: Level) -> None:
+    metrics = {} if cut is None else {"truncated_frac": cut}
+    engine = play(70, response_len_mean=lambda r: noisy(14.0 if r < 50 else longer)(r), **metrics)
+    assert next(event.level for event in engine.events if event.rule == "T2") is level
+
+
 def test_t2_t3_trap_lengths_that_move_slowly_are_learning() -> None:
     assert alarms(play(300, response_len_mean=lambda r: noisy(300 + r)(r))) == []
 
