@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.actions import parse
 from textual.binding import Binding, BindingType
@@ -89,24 +89,24 @@ _WHY: Mapping[str, str] = MappingProxyType(
         "acknowledge": "no alert is selected: select one to acknowledge it",
         "mute": "no alert is selected: select one to mute its rule",
         "unmute": "no rule is muted",
-        "app.mark_metric": "no metric is selected: select one to mark it",
+        "mark-metric": "no metric is selected: select one to mark it",
         "meaning": "no metric is selected: select one to say what it means",
-        "show('flow')": "this run does not look asynchronous: its stages are on the timing page",
+        "flow": "this run does not look asynchronous: its stages are on the timing page",
         "live": "the newest step is shown already",
-        "change": "no step has been read yet",
         "back": "already on the first page; q quits",
-        "travel(-1)": "no step has been read yet",
-        "travel(1)": "no step has been read yet",
+        **dict.fromkeys(("change", "step-back", "step-on", "leap-back", "leap-on"), "no step has been read yet"),
     }
 )
-"""Why a key has no effect now, by action; the footer omits it meanwhile."""
-
-
-_UNSEEN = frozenset({"back", "quit", "suspend_process", "help"})
-"""Actions in a window that is too small for the page; what others would do there, nobody could see."""
+"""Why a key has no effect now, by id; the footer omits it meanwhile."""
 
 _OF_STEPS = frozenset({"timing", "metrics", "timeline", "grid", "arrange", "overlay", "find", "go"})
 """Ids of keys that show nothing before the first step."""
+
+_WHY_NOT = {key.action: why for keys in KEY_BINDINGS.values() for key in keys if (why := _WHY.get(key.id or ""))}
+"""The same by action."""
+
+_UNSEEN = frozenset({"back", "quit", "suspend_process", "help"})
+"""Actions in a window that is too small for the page; what others would do there, nobody could see."""
 
 
 class RltopApp(PatchedApp, inherit_bindings=False):
@@ -314,8 +314,8 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         is_of_run = action.startswith(_OF_ONE_RUN)
         is_there = not is_of_run or await self._follow_chosen(str(arguments[0]))
         is_done = is_there and await super().run_action(*arguments, **options)  # type: ignore[arg-type]
-        if not is_done and arguments and arguments[0] in _WHY:
-            self.show_message(_WHY[str(arguments[0])])
+        if not is_done and arguments and arguments[0] in _WHY_NOT:
+            self.show_message(_WHY_NOT[str(arguments[0])])
         if had and not self.message and self.shown is not None:
             self.shown.draw_status()
         return is_done
@@ -401,8 +401,8 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     def offered(self) -> Iterable[PaletteEntry]:
         # The palette itself is on top by now.
         pages = [screen for screen in self.screen_stack if isinstance(screen, PageScreen)]
-        moment = pages[-1].moment if pages else self.moment
-        return commands(moment, self.themes.names, self.themes.palette.name)
+        moment, own = (pages[-1].moment, pages[-1].page.where) if pages else (self.moment, ())
+        return commands(moment, own, self.themes.names, self.themes.palette.name)
 
     async def pick(self, command: PaletteEntry) -> None:
         match command.does:
@@ -417,36 +417,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
                 self.carry_out(effect)
 
     # -- pages ---------------------------------------------------------------------------------------------------
-
-    def carry_out(self, effect: Effect) -> None:
-        match effect:
-            case Open(target):
-                self.open(target)
-            case Push(page):
-                self.push(page)
-            case ShowStep(step):
-                self.cursor.show(step)
-            case Travel(by):
-                self.action_travel(by)
-            case Say(text):
-                self.show_message(text)
-            case MarkRun(path):
-                self.marked = [one for one in self.marked if one != path] + [path] * (path not in self.marked)
-                self.draw()
-            case Mean(key, metric):
-                self._mean(key, metric)
-            case Arrange():
-                self._arrange(effect)
-            case Acknowledge(rule):
-                self.rules.acknowledge(rule)
-            case SetRule():
-                self.rules.set(effect)
-            case Ask(hint, text):
-                shown = self.shown
-                if shown is not None:
-                    self.call_later(
-                        shown.ask, hint, lambda said: shown.carry_out(shown.page.answer(said, shown.moment)), text
-                    )
 
     def _screen_of(self, make: Callable[[], Page]) -> PageScreen:
         return PageScreen(make(), self)
@@ -630,8 +600,8 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
             self.push(MeaningPage(target.name, target.stream))
 
-    def _mean(self, key: str, metric: str | None) -> None:
-        if self.tries_to_keep(lambda: self.session.mean(self.followed, key, metric)):
+    def _mean(self, effect: Mean) -> None:
+        if self.tries_to_keep(lambda: self.session.mean(self.followed, effect.key, effect.metric)):
             self.pop_screen()
             self.draw()
 
@@ -668,6 +638,40 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         if is_kept:
             self.draw()
         return is_kept
+
+    # -- what pages ask for --------------------------------------------------------------------------------------
+
+    def _mark_run(self, effect: MarkRun) -> None:
+        path, marked = effect.path, self.marked
+        self.marked = [one for one in marked if one != path] if path in marked else [*marked, path]
+        self.draw()
+
+    def _ask(self, effect: Ask) -> None:
+        shown = self.shown
+        if shown is not None:
+            self.call_later(
+                shown.ask, effect.hint, lambda said: shown.carry_out(shown.page.answer(said, shown.moment)), effect.text
+            )
+
+    CARRIED_OUT: ClassVar[Mapping[type, Callable[[RltopApp, Any], object]]] = MappingProxyType(
+        {
+            Acknowledge: lambda app, effect: app.rules.acknowledge(effect.rule),
+            Arrange: _arrange,
+            Ask: _ask,
+            MarkRun: _mark_run,
+            Mean: _mean,
+            Open: lambda app, effect: app.open(effect.target),
+            Push: lambda app, effect: app.push(effect.page),
+            Say: lambda app, effect: app.show_message(effect.text),
+            SetRule: lambda app, effect: app.rules.set(effect),
+            ShowStep: lambda app, effect: app.cursor.show(effect.step),
+            Travel: lambda app, effect: app.action_travel(effect.by),
+        }
+    )
+    """What carries out each effect of `pages/page.py`; `PageScreen` carries out `Redraw`."""
+
+    def carry_out(self, effect: Effect) -> None:
+        self.CARRIED_OUT[type(effect)](self, effect)
 
     # -- taking something along ----------------------------------------------------------------------------------
 

@@ -22,10 +22,10 @@ from rltop.pages.page import Moment, Open
 from rltop.pages.signals import narrowest_signals
 from rltop.pages.verdict import DOORS, rule_titles
 from rltop.regex import regex
-from rltop.rows.keys import KEYS, Scope
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.snapshot import Snapshot
-from rltop.screen.bindings import action_of
+from rltop.screen.bindings import BINDINGS
 from rltop.settings import SETTINGS
 from rltop.structs import NamedTuple
 
@@ -38,7 +38,8 @@ _PLACE = regex(r"\s*(?:step )?([+-]?\d{1,15}(?:-\d{1,15})?)\s*")
 DISCOVERED_METRICS = 12
 """Number of metrics offered before anything is typed."""
 
-_NOT_OFFERED = frozenset({"palette", "live-end", "interrupt", "suspend"})
+_NOT_OFFERED = frozenset({"palette", "live-end", "interrupt", "suspend", "overlay"})
+"""Of no use from the palette, or offered there in other words."""
 
 
 class RltopPalette(CommandPalette):
@@ -114,12 +115,16 @@ class PaletteEntry(NamedTuple):
     is_offered: bool = True
 
 
-def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[PaletteEntry]:
-    """All commands: alerts, actions, themes, runs, symptoms, metrics, settings and rules."""
+def commands(moment: Moment, own: Sequence[Scope], themes: Sequence[str], theme: str) -> Iterator[PaletteEntry]:
+    """All commands: alerts, actions, themes, runs, symptoms, metrics, settings and rules.
+
+    Args:
+        own: the groups of keys of the page on the screen.
+    """
     yield from _verdicts(moment)
-    for key in KEYS[Scope.EVERYWHERE]:
+    for key in (key for scope in (*own, Scope.EVERYWHERE) for key in BINDINGS[scope]):
         if key.id not in _NOT_OFFERED:
-            yield PaletteEntry(key.tooltip, moment.keys.clause(key.id, "key {}"), KeyAction(action_of(key)))
+            yield PaletteEntry(key.tooltip, moment.keys.clause(key.id or "", "key {}"), KeyAction(key.action))
     if len(moment.marked) > 1:
         yield PaletteEntry("Compare the marked runs", "", KeyAction("compare"))
     what = f"the {len(moment.marked)} marked runs" if len(moment.marked) > 1 else "this run"

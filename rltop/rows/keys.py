@@ -35,12 +35,17 @@ class Scope(enum.Enum):
     MATCHES = "While a search or a filter stands"
     FILTER = "In a filter"
 
+    @property
+    def is_of_pages(self) -> bool:
+        """Whether pages name it in their `where`; its keys go to `Page.on` unless the row names an action."""
+        return self not in {Scope.EVERYWHERE, Scope.LIST, Scope.MATCHES, Scope.FILTER}
+
 
 class Key(NamedTuple):
     """One row of the table.
 
     Attributes:
-        action: in Textual's notation with arguments; empty if it equals the id.
+        action: in Textual's notation with arguments; empty if it is the id, in a group of pages passed to `Page.on`.
         shown_as: label of the key in the footer, if different from its name.
         group: footer label for adjacent keys with a common purpose.
         comes_first: the key is handled before the list and the filter see it.

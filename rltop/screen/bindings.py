@@ -15,18 +15,12 @@ from textual.screen import Screen
 
 from rltop.rows.keys import KEYS, Key, KeyNames, Scope
 
-_OF_TEXTUAL = frozenset({Scope.EVERYWHERE, Scope.LIST, Scope.MATCHES, Scope.FILTER, Scope.MARKS, Scope.OVERLAY})
-"""Groups with actions that are methods of the application or a widget; other groups belong to the page."""
-
-
-def action_of(key: Key) -> str:
-    return key.action or key.id.replace("-", "_")
-
 
 def _binding(key: Key, where: Scope, groups: Mapping[str, Binding.Group]) -> Binding:
+    own = f"screen.act({key.id!r})" if where.is_of_pages else key.id.replace("-", "_")
     return Binding(
         key.keys,
-        action_of(key) if where in _OF_TEXTUAL else f"act({key.id!r})",
+        key.action or own,
         key.footer,
         id=key.id,
         tooltip=key.tooltip,

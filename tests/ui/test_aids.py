@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,8 @@ from rltop.app.navigation import Destination, destination
 from rltop.app.takeaway import MOST_COPIED
 from rltop.pages.compare import ComparePage
 from rltop.pages.metric import MetricPage
-from rltop.pages.page import Push
+from rltop.pages.metrics import MetricsPage
+from rltop.pages.page import Effect, Push, Redraw
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.options import IngestOptions
 from rltop.run.preferences import NO_GOAL, load_goals
@@ -265,6 +267,21 @@ async def test_the_palette_offers_what_begins_with_it_first() -> None:
     assert rank("validation", metric, 0.5) > rank("validation", rule, 0.5), "a metric is found by its title"
     assert rank("eval_r", metric, 0.5) > rank("reward", metric, 0.5)
     assert any("copy" in one.text.casefold() for one in app.offered())
+
+
+async def test_the_palette_has_the_keys_of_the_page_and_carries_them_out() -> None:
+    async with running(app_over(RECORDED), SIZE) as (app, pilot):
+        assert not any(one.text == "Fold or unfold all sections" for one in app.offered())
+        await press(pilot, "m")
+        page = app.page
+        await ask_palette(pilot, "fold or unfold all")
+        await press(pilot, "enter", "enter")
+        await until(pilot, lambda: app.page is page, "the page under the palette")
+        assert isinstance(page, MetricsPage) and page.folded
+
+
+def test_the_application_carries_out_every_effect_but_that_of_the_screen() -> None:
+    assert {*RltopApp.CARRIED_OUT, Redraw} == set(get_args(Effect))
 
 
 async def test_a_report_is_written_beside_the_ones_that_are_there(

@@ -60,7 +60,7 @@ def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
 
 def test_every_group_of_keys_has_its_page_and_every_key_is_named_once() -> None:
     own = {where for page in PAGES for where in page.where}
-    assert own | {Scope.EVERYWHERE, Scope.LIST, Scope.MATCHES, Scope.FILTER} == set(Scope)
+    assert own == {where for where in Scope if where.is_of_pages}
     ids = [key.id for keys in KEYS.values() for key in keys]
     assert len(ids) == len(set(ids)) and set(KEYS) == set(Scope)
 
