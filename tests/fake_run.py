@@ -55,6 +55,7 @@ class FakeRun:
     state_note: str = ""
     failure: Label = field(default_factory=lambda: Label.of(""))
     failure_log: str = ""
+    lagging: Sequence[str] = ()
     kind_note: str = ""
     kind_title: str = ""
     age_s: float | None = 12.0

@@ -32,7 +32,7 @@ from rltop.formats.decoder import codec_of
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, TRACE, is_noise, kind_of
 from rltop.live.engines import is_undecided
 from rltop.live.job import SourceResults, devices_in_words, idle_in_words, read_job_status
-from rltop.live.judge import JobStatus, engine_in_words, group_in_words, grouped, processes_of, sentence
+from rltop.live.judge import JobStatus, engine_in_words, group_in_words, grouped, next_step, processes_of, sentence
 from rltop.live.lines import words_of
 from rltop.live.phases import PhaseEvent, merged
 from rltop.live.probe import Device, Facts, InferenceEngine, Probes, Process, Silence
@@ -41,7 +41,7 @@ from rltop.live.sources import SourceOptions, probes_of
 from rltop.live.titles import TitlesProbe
 from rltop.live.traces import Traces
 from rltop.live.writers import SOURCE as WRITERS
-from rltop.live.writers import all_stopped, gone, writers
+from rltop.live.writers import gone, writers
 from rltop.model import Label
 from rltop.model.table_rows import log_of, split_member
 from rltop.run.places import checkpoint_steps, logs_near
@@ -153,8 +153,9 @@ def query_sources(read: JobFiles, sources: SourceOptions, wait_s: float) -> Sour
         steps = answered(path, lambda: checkpoint_steps(path)) if path and path != "-" else ()
         own = writers((read.log, path if read.run is None else log_of(read.run.path.raw)[0]), clock.wall())
         silences = probes.silences if own else [*probes.silences, Silence(WRITERS, clock.wall(), NO_WRITER)]
+        going_on = [each for each in own if each.state != "stopped"]
         return SourceResults(
-            Facts([*probes.facts.all, *all_stopped(own), *read.gone]), silences, steps[-1] if steps else None
+            Facts([*probes.facts.all, *(going_on or own), *read.gone]), silences, steps[-1] if steps else None
         )
     finally:
         probes.close()
@@ -347,6 +348,7 @@ def text_of(path: str, found: JobStatus, now_s: float) -> str:
         for each in found.silences
         if found.state == "unknown" or _is_news(each) or (each.source == WRITERS and found.state == "stuck")
     ]
+    told += [f"next: {step}"] if (step := next_step(found)) else []
     if found.last_line:
         told.append(f"last line: {found.last_line[:_LAST_CHARS]}")
     if found.state == "unknown":

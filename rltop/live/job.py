@@ -37,6 +37,7 @@ from rltop.live.probe import (
 from rltop.live.slurm import job_of_log
 from rltop.live.traces import Traces
 from rltop.live.writers import GONE as GONE_PROCESS
+from rltop.live.writers import SOURCE as WRITERS
 from rltop.live.writers import gone, stopped_writers
 from rltop.structs import NamedTuple
 
@@ -65,6 +66,11 @@ def gathered(
     if where.state == "running" and where.source != where.log and where.usual_s is None and open_s >= NO_USUAL_S:
         where = where._replace(state="stuck")  # from its processes, without a usual duration
     where = _with_gone(_with_stopped(_with_engines(where)))
+    if where.state != "stuck" or any(each.pid is not None and each.source != WRITERS for each in where.ranks):
+        # A writer of the files that goes on is of interest only if it may hang and no other process is known.
+        where = where._replace(
+            ranks=[each for each in where.ranks if (each.source, each.state) != (WRITERS, "unknown")]
+        )
     where = _with_job(where, facts.jobs, now_s, checkpoint)
     if where.state in ("stuck", "unknown") and where.cause is None:
         dead = next((each for each in where.ranks if each.state == "dead"), None)

@@ -18,6 +18,7 @@ from rltop.live.lines import words_of
 from rltop.live.phases import LONG_STEP, Failure, Phase, Phases
 from rltop.live.probe import NO_FACTS, Device, Facts, InferenceEngine, Process, Silence
 from rltop.live.writers import SOURCE as WRITERS
+from rltop.live.writers import place_of
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
@@ -425,10 +426,25 @@ def waited_for(processes: Sequence[Process]) -> str:
     return "; ".join([group_in_words(group) for group in grouped(processes) if group.is_outside][:3])
 
 
+LOOK = "look at the process"
+
+
 def stuck_because(where: JobStatus) -> Sequence[str]:
     """What is known of why a job is stuck: its fault, and the processes that the others wait for."""
     waited = waited_for(where.ranks)
     return [*([where.cause] if where.cause else []), *([f"the others wait for {waited}"] if waited else [])]
+
+
+def next_step(where: JobStatus) -> str:
+    """What shows where a stuck job hangs: the stack of the process that the others wait for; empty if a fault does."""
+    if where.state != "stuck" or any(each.state in ("dead", "stopped") for each in where.ranks):
+        return ""
+    outside = [each for group in grouped(where.ranks) if group.is_outside for each in group.members]
+    known = [each for each in outside or where.ranks if each.pid is not None and each.state in ("running", "unknown")]
+    if not known:
+        return "" if where.cause else LOOK
+    first = min(known, key=lambda each: "python" not in each.name)
+    return f"py-spy dump --pid {first.pid}{place_of(first)} shows where it hangs"
 
 
 def engine_in_words(engine: InferenceEngine) -> str:

@@ -50,13 +50,9 @@ def writers(files: Iterable[str], now_s: float, states: str = "", proc: str = "/
 
 
 def stopped_writers(files: Collection[str], now_s: float) -> Sequence[Process]:
-    """All writers of the files if all of them are stopped; none otherwise."""
+    """The writers of the files if all are stopped; none if one goes on, as that of a job that was started anew."""
     # Most processes are not stopped, and which files they have open takes longest to read.
-    return all_stopped(writers(files, now_s)) if writers(files, now_s, STOPPED) else ()
-
-
-def all_stopped(found: Sequence[Process]) -> Sequence[Process]:
-    """The writers if all of them are stopped; none if one goes on, as that of a job that was started anew."""
+    found = writers(files, now_s) if writers(files, now_s, STOPPED) else ()
     return found if all(each.state == "stopped" for each in found) else ()
 
 
@@ -79,14 +75,29 @@ def gone(processes: Iterable[Process], now_s: float) -> Sequence[Process]:
     return [Process(SOURCE, now_s, state="dead", pid=each.pid, host=each.host, cause=GONE) for each in found]
 
 
+def place_of(process: Process) -> str:
+    """Where the id of a process means something, if that is not here: ` on node-3`, ` in its container`."""
+    node = os.uname().nodename
+    if process.host not in (node, node.partition(".")[0]):
+        return f" on {process.host or 'its node'}"
+    return " in its container" if process.identity and process.identity.split("-")[:2] != _own_place() else ""
+
+
+def _own_place() -> list[str]:
+    """Boot and process namespace of this process, as in `Process.identity`; empty elsewhere than on Linux."""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        return [boot, str(Path("/proc/self/ns/pid").readlink()).strip("pid:[]")]
+    return []
+
+
 def _is_gone(process: Process) -> bool:
     assert process.pid is not None
     boot, namespace, begun = (*process.identity.split("-"), "", "", "")[:3]
+    own, node = _own_place(), os.uname().nodename
+    if [boot, namespace] != own and (process.identity or process.host != node or node.startswith("localhost")):
+        return False
     try:
-        own = Path("/proc/sys/kernel/random/boot_id").read_text()[:8], os.readlink("/proc/self/ns/pid").strip("pid:[]")  # noqa: PTH115
-        node = os.uname().nodename
-        if (boot, namespace) != own and (process.identity or process.host != node or node.startswith("localhost")):
-            return False
         try:
             os.kill(process.pid, 0)
             fields = Path(f"/proc/{process.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()

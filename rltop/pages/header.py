@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -529,14 +529,17 @@ def ending_words(snapshot: Snapshot) -> str:
 
 
 def stuck_words(snapshot: Snapshot) -> str:
-    """Where a run that is stuck hangs, by its files; else how long there has been no record."""
-    job, seen, silent_s = snapshot.run.job, snapshot.run.seen, snapshot.part.silent_s
-    if job is None or seen is None or job.state != "stuck" or not (job.phase or seen.stopped):
-        since = "" if silent_s is None else f" for {units.age(silent_s).removesuffix(' ago')}"
-        return f"no new record{since}: look at the process"
-    from rltop.live.judge import sentence, stuck_because  # noqa: PLC0415 - not before the first frame
+    """Where a run that is stuck hangs, by its files; else how long there has been no record, and what to do."""
+    from rltop.live.judge import LOOK, next_step, sentence, stuck_because  # noqa: PLC0415 - not before the first frame
+    from rltop.run.whereabouts import with_run_state  # noqa: PLC0415 - as above
 
-    return "; ".join([sentence(job._replace(cause=None), seen.clock.wall()), *stuck_because(job)])
+    run, silent_s = snapshot.run, snapshot.part.silent_s
+    if run.job is None or run.seen is None or run.job.state != "stuck" or not (run.job.phase or run.seen.stopped):
+        since = "" if silent_s is None else f" for {units.age(silent_s).removesuffix(' ago')}"
+        return f"no new record{since}: {'; '.join([*run.lagging, LOOK])}"
+    job = with_run_state(run, run.job)
+    parts = [sentence(job._replace(cause=None), run.seen.clock.wall()), *stuck_because(job)]
+    return "; ".join([*parts, *filter(None, [next_step(job) if run.has_job else ""])])
 
 
 def freshness(snapshot: Snapshot) -> str:
@@ -584,24 +587,8 @@ def paint_streams(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
     if ranks and builder.room >= len(words) + 2:
         builder.add("  ").add(words, "text", Target(TargetKind.RANKS))
         if snapshot.at_step is None and snapshot.source.loading is None:
-            builder.whole([(f", {words}", "warn") for words in _behind(snapshot)])
+            builder.whole([(f", {words}", "warn") for words in snapshot.run.lagging])
     return [builder.row()]
-
-
-_BEHIND = 3
-"""Records that a rank's file may lack of what the others have: files are written and read one after the other."""
-
-
-def _behind(snapshot: Snapshot) -> Iterator[str]:
-    """The rank of each group, such as all actors, whose rows end furthest before those of the others."""
-    groups: dict[str, list[tuple[int, str]]] = {}
-    for part in snapshot.streams:
-        if part.source.is_rank and part.step is not None:
-            groups.setdefault(part.role.rpartition(" ")[0], []).append((part.step, part.role))
-    for ranks in groups.values():
-        (least, role), newest = min(ranks), max(step for step, _ in ranks)
-        if newest - least > _BEHIND * cadence_of(snapshot):
-            yield f"{Label.of(role).display} at step {units.step(least)}, others at {units.step(newest)}"
 
 
 def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:

@@ -158,12 +158,23 @@ def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
     return Sentence(Label.of(f"{text}; {worst.headline.rstrip('.')}"), max(level, worst.level), target)
 
 
+def _stuck(snapshot: Snapshot, opened: OpenStep | None, worst: Verdict | None) -> Sentence | None:
+    """That the run hangs; what else is wrong with it comes behind."""
+    if opened is not None and opened.is_stuck:
+        text = "; ".join([f"stuck: {opened.words(0)}", *opened.because])
+    elif snapshot.source.state is RunState.STUCK and not snapshot.part.state_note:
+        text = stuck_words(snapshot)
+    else:
+        return None
+    if worst is None or worst.level < Level.WARN or worst.rule == LIVENESS_RULE:
+        return Sentence(Label.of(text), Level.WARN, Target(TargetKind.WHERE))
+    return Sentence(Label.of(f"{text}; {worst.headline.rstrip('.')}"), worst.level, Target(TargetKind.WHERE))
+
+
 def _trouble(snapshot: Snapshot) -> Sentence | None:
     """What ranks below every verdict: no more rows, a logged error, or a job that goes on after the run finished."""
     if snapshot.source.state in (RunState.STUCK, RunState.WAITING) and snapshot.part.state_note:
         return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
-    if snapshot.source.state is RunState.STUCK:
-        return Sentence(Label.of(stuck_words(snapshot)), Level.WARN, Target(TargetKind.WHERE))
     if snapshot.source.failure.raw and snapshot.source.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
         target = Target(TargetKind.LOG) if snapshot.source.failure_log else None
         return Sentence(Label.of(ending_words(snapshot)), Level.WARN, target)
@@ -204,12 +215,8 @@ def build_sentence(
     ending = _lost_or_died(snapshot, worst) if snapshot.at_step is None else None
     if snapshot.at_step is None and snapshot.part.is_emptied:
         ending = Sentence(Label.of(f"{snapshot.part.state_note}; below is what it held"), Level.WARN)
-    is_silence = worst is None or worst.level < Level.WARN or worst.rule == LIVENESS_RULE
-    if ending is None and opened is not None and opened.is_stuck and is_silence:
-        todo = opened.because or ([] if opened.phase else ["look at the process"])
-        ending = Sentence(
-            Label.of("; ".join([f"stuck: {opened.words(0)}", *todo])), Level.WARN, Target(TargetKind.WHERE)
-        )
+    if ending is None and snapshot.at_step is None:
+        ending = _stuck(snapshot, opened, worst)
     if ending is not None:
         return ending
     if worst is not None and worst.level >= Level.WARN:

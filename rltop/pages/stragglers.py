@@ -300,6 +300,8 @@ def paint_ranks(
         builder.add(f"   medians of {units.counted(len(steps[-SUMMED_STEPS:]), 'step')}", "dim")
         builder.add(", start and end measured" if history.is_measured else ", durations as logged", "dim")
     rows = [builder.row()]
+    if at is None:
+        rows += [text_row(f"{glyphs.levels[Level.WARN]} {one}", width, glyphs, "warn") for one in snapshot.run.lagging]
     if history is None or not stages:
         text = "No per-rank timing in this run. It takes one stream per rank, or spans with start and end times."
         return [*rows, *text_rows(text, width, glyphs, "dim")]

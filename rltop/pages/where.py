@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import ClassVar
 
 from rltop import units
-from rltop.live.judge import JobStatus, ProcessGroup, grouped, sentence, stuck_because, waited_for
+from rltop.live.judge import JobStatus, ProcessGroup, grouped, next_step, sentence, stuck_because, waited_for
 from rltop.live.lines import words_of
 from rltop.live.probe import Device, Facts, InferenceEngine, Job, LogFacts, Process
 from rltop.model import Label, Level, RunState
@@ -54,7 +54,7 @@ class OpenStep(NamedTuple):
         usual_s: usual duration of a step, or None.
         phase: the open phase in words; empty if unknown.
         outstanding: what is missing, and of how much; may be empty.
-        because: what is known of why it is stuck.
+        because: what is known of why it is stuck, and what to do.
         is_unusual: it already takes three times as long as usual.
     """
 
@@ -104,7 +104,7 @@ def build_open(snapshot: Snapshot) -> OpenStep | None:
         phase=where.phase or "",
         outstanding=where.outstanding or "",
         is_stuck=where.state == "stuck",
-        because=stuck_because(where) if where.state == "stuck" else (),
+        because=[*stuck_because(where), *filter(None, [next_step(where)])] if where.state == "stuck" else (),
         is_unusual=where.unusual or (usual_s is not None and elapsed_s >= max(60.0, _UNUSUAL * usual_s)),
     )
 
@@ -190,6 +190,8 @@ def _paint_sentence(where: JobStatus, now_s: float, width: int, glyphs: Glyphs, 
     sign = glyphs.levels[level] if level > Level.OK else ""
     words = Label.of(sentence(where, now_s, _coarse)).display
     rows = signed_rows(sign, words, role, width, glyphs, lines=4)
+    if step := next_step(where):
+        rows += text_rows(f"next: {Label.of(step).display}", width, glyphs)
     if not where.source:
         return rows
     about = "" if where.moved_s is None else f", last progress {_ago(where.moved_s, now_s)}"

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, cast
 
+from rltop import units
 from rltop.catalog.row_sets import AS_FOUND
 from rltop.errors import SourceError
 from rltop.formats.decoder import BARE_FAILURES, is_due
@@ -44,6 +45,8 @@ _SAID_BY_JOB = {
     RunState.DIED: {"finished": RunState.FINISHED}, RunState.INTERRUPTED: {"finished": RunState.FINISHED},
 }  # fmt: skip
 """State from the rows → state of the job → combined state."""
+_LAGGING = 3
+"""Records that a rank's file may lack of what the others have while rows arrive."""
 _OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
 _Log = tuple[str, Sequence[Event], Sequence[float | None]]
 """Stream name, events, and when the row of each was written."""
@@ -337,6 +340,24 @@ class Run:
     def trouble(self) -> SourceError | None:
         """Why nothing, or nothing more, can be read, as an exception to raise; None if all is well."""
         return self.main.trouble(self.path.raw)
+
+    @property
+    def lagging(self) -> Sequence[str]:
+        """The rank of each group, such as all actors, whose rows end furthest before those of the others, in words.
+
+        Files are written and read one after the other, so a few records do not count while rows arrive.
+        """
+        groups: dict[str, list[tuple[int, str]]] = {}
+        for each in self.other_streams:
+            if each.is_rank and each.stream.last_step is not None:
+                groups.setdefault(each.role.rpartition(" ")[0], []).append((each.stream.last_step, each.role))
+        slack = 0 if self.state in (RunState.STUCK, RunState.DIED) else _LAGGING * self.main.stream.stride
+        ends = [(min(ranks), max(ranks)[0]) for ranks in groups.values()]
+        return [
+            f"{Label.of(role).display} at step {units.step(least)}, others at {units.step(newest)}"
+            for (least, role), newest in ends
+            if newest - least > slack
+        ]
 
     # -- verdicts ----------------------------------------------------------------------------------------------------
 

@@ -125,6 +125,8 @@ def seen(
 
 def with_run_state(run: Run, found: JobStatus) -> JobStatus:
     """Where the job of a run is, overridden by the run's own final state."""
+    if found.state == "stuck" and found.cause is None and run.lagging:
+        found = found._replace(cause="; ".join(run.lagging))
     ended, log = STATES.get(run.state), run.failure_log
     is_of_other_rank = log not in ("", found.log) and is_of_rank(log)
     if ended is None or (not is_of_other_rank and found.state in (ended, "dead", "interrupted")):

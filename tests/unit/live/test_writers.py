@@ -251,3 +251,31 @@ def test_a_process_in_a_container_of_this_node_is_not_gone() -> None:
     assert not gone([process], 0.0)
     inside.communicate()
     assert pid == far and bool(gone([process], 0.0)) == (identity_of("self")[1] == "4026531836")
+
+
+def test_what_to_do_about_a_job_that_hangs_is_said_with_the_process_that_the_others_wait_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, began_s, here = tmp_path / "metrics.jsonl", time.time() - 1_200.0, os.uname().nodename
+    rows = [{"step": n, "time": began_s - 2.0 * (30 - n), "loss": 1.0 / n} for n in range(1, 31)]
+
+    def said(*command: str, phases: dict[int, str], host: str = here) -> str:
+        spans = [
+            {"rltop_phase": name, "begin": began_s, "rank": rank, "pid": os.getppid() if rank == 2 else 1, "host": host}
+            for rank, name in phases.items()
+        ]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, *spans]))
+        os.utime(path, (began_s, began_s))
+        main([*command, str(path)])
+        return capsys.readouterr().out
+
+    words = f"py-spy dump --pid {os.getppid()}"
+    ranks = {0: "train", 1: "train", 2: "rollout", 3: "train"}
+    for command in (("where",), ("--once", "--width", "300")):
+        assert f"{words} shows where it hangs" in said(*command, phases=ranks)
+        assert f"{words} shows" in said(*command, phases={2: "train"})
+        assert f"{words} on far shows" in said(*command, phases=ranks, host="far")
+        assert "look at the process" in said(*command, phases={})
+    assert "py-spy" not in said("check", phases=ranks), "it does not ask whether that process still is there"
+    with opened(path) as pid:
+        assert f"py-spy dump --pid {pid} shows" in said("where", phases={})

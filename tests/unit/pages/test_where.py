@@ -92,7 +92,7 @@ def test_header_headline_and_step_tell_the_step_that_does_not_end(tmp_path: Path
     said = "step 21 open for 14 m (usually 90.0 s): generating, 8 of 512 outstanding"
     assert said in text[0]
     assert "stuck" in text[0]
-    assert text[1].strip() == f"▲ stuck: {said}"
+    assert text[1].strip() == f"▲ stuck: {said}; look at the process"
     (bar,) = [line for line in text if "21 open: generating" in line]
     assert "│" in bar
     narrow = text_of(paint_overview(build_overview(Snapshot(run), width=80, height=24), 80, 24, UNICODE)).splitlines()
@@ -178,7 +178,7 @@ def test_the_page_names_the_one_that_the_others_wait_for(tmp_path: Path) -> None
     run = job(tmp_path, HANGS, 840.0, facts)
     said = build_overview(Snapshot(run), width=120, height=40).sentence.text.raw
     faults = "vLLM 000 no new token for 45 s; the others wait for 1 in compute_log_prob (training): rank 509 on node-63"
-    assert said.endswith(f"training; {faults}")
+    assert said.endswith(f"training; {faults}; py-spy dump --pid 4509 on node-63 shows where it hangs")
     page = WherePage()
     lines = text_of(page.rows(Moment(snapshot=Snapshot(run), glyphs=UNICODE), 120, 40)).splitlines()
     text = "\n".join(lines)

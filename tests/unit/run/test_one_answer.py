@@ -383,7 +383,8 @@ def test_a_run_read_once_and_the_list_say_in_which_phase_a_job_is_stuck(tmp_path
     log.phase("checkpoint").__enter__()
     os.utime(path, (clock.wall(), clock.wall()))
     run = read_whole(runs_of(str(path))[0], config).runs[0]
-    assert build_overview(Snapshot(run)).sentence.text.raw == "stuck: saving a checkpoint for 420 s (usually 10.0 s)"
+    said, asked = "stuck: saving a checkpoint for 420 s (usually 10.0 s)", f"py-spy dump --pid {os.getpid()}"
+    assert build_overview(Snapshot(run)).sentence.text.raw == f"{said}; {asked} shows where it hangs"
     assert Entries().of(run).verdict == "saving a checkpoint"
 
 

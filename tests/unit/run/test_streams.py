@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,23 @@ def test_a_rank_whose_rows_end_before_those_of_the_others_is_named(tmp_path: Pat
 
     assert "4 ranks, rank 3 at step 45, others at 60" in at_end(45)
     assert "others at" not in at_end(58)
+
+
+def test_once_a_job_hangs_the_rank_that_is_a_step_short_is_named_wherever_that_is_said(tmp_path: Path) -> None:
+    newest_s = time.time() - 1_200.0
+    for rank in range(4):
+        rows = [
+            {"step": n, "time": newest_s - 2.0 * (60 - n), "loss": 1.0 / n, "timing_s/gen": 1.0 + 2.0 * (rank == 2)}
+            for n in range(1, 60 if rank == 2 else 61)
+        ]
+        path = tmp_path / f"rank_{rank}.jsonl"
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        os.utime(path, (newest_s, newest_s))
+    words = "rank 2 at step 59, others at 60"
+    once = said_here("--once", "--width", "200", str(tmp_path))[1].splitlines()
+    assert once[1].startswith(" ▲ no new record for 20 min: " + words), "before what else is wrong: a slow rank"
+    assert words in next(line for line in once if "STREAMS" in line)
+    assert words in said_here("where", str(tmp_path))[1] and words in said_here("check", str(tmp_path))[1]
 
 
 def test_event_files_below_others_are_streams_only_if_begun_while_those_were_written():
