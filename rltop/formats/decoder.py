@@ -117,6 +117,11 @@ class Decoder:
         """Completions per prompt, if settings or samples in the file contain it."""
         return None
 
+    @property
+    def title(self) -> str:
+        """The run's own name, if the first records contain it (`Kind.has_title`)."""
+        return ""
+
     def take_head(self, data: bytes) -> None:
         """Read what later rows need from the beginning of the file; its own rows are not emitted.
 

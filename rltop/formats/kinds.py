@@ -89,6 +89,12 @@ class Kind(NamedTuple):
             offsets at which rows begin; None if they cannot be found.
         head_bytes: size of the beginning that is needed to read the last rows (`Decoder.take_head`).
         has_sequels: a resumed run continues in another file of the same folder.
+        has_title: its first records name the run (`Decoder.title`).
+        is_document: one value holds all rows, and is written anew with each of them.
+        is_folder: a run is a folder of such files, two levels above them.
+        is_by_folder: the files of a folder are one stream, whatever their names; those in folders below are its parts.
+        owns_folder: all other files in its folder belong to the run.
+        is_of_tracker: written by a tracker beside the trainer's own file, perhaps before any row.
         has_spans: it has begin and end times of stages, per worker.
         has_metrics: it holds more than times; otherwise it is shown together with the run in the same folder.
     """
@@ -103,6 +109,12 @@ class Kind(NamedTuple):
     row_starts: Callable[[bytes, int], Sequence[int]] | None = None
     head_bytes: int = 0
     has_sequels: bool = False
+    has_title: bool = False
+    is_document: bool = False
+    is_folder: bool = False
+    is_by_folder: bool = False
+    owns_folder: bool = False
+    is_of_tracker: bool = False
     has_spans: bool = False
     has_metrics: bool = True
 
@@ -129,6 +141,7 @@ TELESCOPE = Kind(
     r"^(tail|block_live|block_\d+)\.zip\Z",
     is_sign=_is_telescope,
     note="the timing of a step is known once the next begins",
+    is_folder=True,
     has_spans=True,
 )
 TENSORBOARD = Kind(
@@ -137,6 +150,8 @@ TENSORBOARD = Kind(
     lambda _: late("rltop.formats.tensorboard", "TensorBoardDecoder")(),
     "tfevents",
     has_sequels=True,
+    is_by_folder=True,
+    is_of_tracker=True,
     row_starts=late("rltop.formats.tensorboard", "row_starts"),
 )
 CSV = Kind(
@@ -155,6 +170,9 @@ WANDB = Kind(
     is_sign=lambda head: head.startswith(b":W&B"),
     note="W&B writes 32 KiB at a time: the newest steps may lag",
     has_sequels=True,
+    has_title=True,
+    owns_folder=True,
+    is_of_tracker=True,
     row_starts=late("rltop.formats.wandb", "row_starts"),
     head_bytes=HEAD_OF_ROWS,
 )
@@ -165,6 +183,8 @@ SWANLAB = Kind(
     r"\.swanlab\Z",
     is_sign=lambda head: head.startswith(b":SWL"),
     note="SwanLab writes when its buffer is full: the newest steps may lag",
+    has_title=True,
+    is_of_tracker=True,
 )
 TABLES = Kind(
     "tables",
@@ -173,6 +193,7 @@ TABLES = Kind(
     r"\.(db|sqlite3?)\Z",
     # Rows of a tracker's tables; a database itself is read run by run, never as bytes.
     is_sign=lambda head: head.startswith((ROWS_MAGIC, SQLITE_MAGIC)),
+    is_of_tracker=True,
 )
 CONSOLE = Kind(
     "console",
@@ -187,6 +208,7 @@ WHOLE_JSON = Kind(
     lambda options: late("rltop.formats.json_document", "DocumentDecoder")(options.step_key),
     r"\.json\Z",
     note="updates only when a checkpoint is saved",
+    is_document=True,
 )
 TRACE = Kind(
     "trace",

@@ -473,6 +473,8 @@ _OUTPUTS_KEPT = 64
 """Newest pieces of terminal output that are kept: a failure is at the end."""
 
 _ROW_TIME = "_timestamp"
+_PARTS = frozenset({"explorer", "trainer"})
+"""Parts with steps under `<part>/step` when they share one W&B run (Trinity's `shared_run`)."""
 
 
 class BlockLogDecoder(Decoder):
@@ -526,6 +528,12 @@ class WandbDecoder(BlockLogDecoder):
     @property
     def group_size(self) -> int | None:
         return self.run.group_size
+
+    @property
+    def title(self) -> str:
+        """The run's name, with the part that writes this file, which counts its own steps."""
+        part = self.steps.key.removesuffix("/step")
+        return f"{self.run.name or self.run.run_id}_{part}" if part in _PARTS else self.run.name
 
     @property
     def is_finished(self) -> bool:
@@ -696,11 +704,7 @@ _DOUBLE = struct.Struct("<d")
 
 
 class SwanLabDecoder(BlockLogDecoder):
-    """Values of a `.swanlab` file as rows, with hardware samples and the end of the run.
-
-    Attributes:
-        name: the run's name; empty until it is known.
-    """
+    """Values of a `.swanlab` file as rows, with hardware samples and the end of the run."""
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -709,11 +713,15 @@ class SwanLabDecoder(BlockLogDecoder):
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self.name = ""
+        self._name = ""
         self._rows = Gatherer(self._builder)
         self._of_machine: set[str] = set()
         self._state = 0
         self._error = ""
+
+    @property
+    def title(self) -> str:
+        return self._name
 
     @property
     def is_finished(self) -> bool:
@@ -747,7 +755,7 @@ class SwanLabDecoder(BlockLogDecoder):
                 if numbers.get(_CLASS) == _SYSTEM_CLASS and _COLUMN_KEY in texts:
                     self._of_machine.add(texts[_COLUMN_KEY].decode("utf-8", "replace"))
             elif number == _START:
-                self.name = message(payload, a, b)[1].get(_NAME, b"").decode("utf-8", "replace")
+                self._name = message(payload, a, b)[1].get(_NAME, b"").decode("utf-8", "replace")
             elif number == _FINISH:
                 numbers, texts = message(payload, a, b)
                 self._state = numbers.get(_STATE, 0)

@@ -22,12 +22,12 @@ from rltop.catalog.metrics import NO_RANGES, Ranges
 from rltop.clock import Clock
 from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
 from rltop.files import Worker, open_regular
-from rltop.formats.kinds import BINARY, CONSOLE, SWANLAB, TABLES, WANDB, Kind, may_hold_metrics
+from rltop.formats.decoder import DecoderOptions
+from rltop.formats.kinds import BINARY, CONSOLE, TABLES, Kind, may_hold_metrics
 from rltop.model import Label
 from rltop.model.table_rows import LOG_NAME, is_log, may_be_database, member_path, split_member
 from rltop.run.places import (
     NO_RUNS,
-    WANDB_PARTS,
     FoundRun,
     checkpoint_state_file,
     name_of,
@@ -54,7 +54,6 @@ _NOT_METRICS = frozenset(
 )
 _PSEUDO = frozenset({"/dev", "/proc", "/sys"})
 """Their files come from the kernel; reading some of them blocks."""
-_TITLED = (WANDB, SWANLAB)
 _FILES = FileSystem()
 _UNREADABLE = (OSError, DecodeError, RecursionError, MemoryError)
 """Possible errors of a named file; anything else is a bug in rltop, and to be reported."""
@@ -444,9 +443,10 @@ def _judged(path: str, size: int, seen: SniffResults) -> SniffResult:
     The only catch-all for files that the user did not name: no fault in one may prevent others from being found.
     """
     known = seen.get(path)
-    is_unsettled = known is not None and bool(known.reason or (known.kind in _TITLED and not known.title))
-    if known is not None and not (is_unsettled and known.size != size):
-        return known
+    if known is not None:
+        lacks_title = known.kind is not None and known.kind.has_title and not known.title
+        if known.size == size or not (known.reason or lacks_title):
+            return known
     try:
         kind, reason = sniff(path)
         damage = damage_at_start(path, kind)
@@ -469,27 +469,17 @@ def named(path: str, kind: Kind | None) -> Label:
 
 
 def _title(path: str, kind: Kind | None) -> str:
-    """Name of a W&B or SwanLab run from its first records; empty if they have none.
-
-    Parts that share a W&B run write separate files with their own steps: the part is appended to the name.
-    """
-    if kind not in _TITLED:
+    """Name of a run from its first records; empty if they have none."""
+    if kind is None or not kind.has_title:
         return ""
     try:
         with Path(path).open("rb") as file:
             data = file.read(_TITLE_BYTES)
     except OSError:
         return ""
-    from rltop.formats.wandb import SwanLabDecoder, WandbDecoder  # noqa: PLC0415
-
-    if kind is SWANLAB:
-        named = SwanLabDecoder()
-        named.feed(data, 0, 0)
-        return named.name
-    decoder = WandbDecoder()
+    decoder = kind.make(DecoderOptions())
     decoder.feed(data, 0, 0)
-    part = decoder.steps.key.removesuffix("/step")
-    return f"{decoder.run.name or decoder.run.run_id}_{part}" if part in WANDB_PARTS else decoder.run.name
+    return decoder.title
 
 
 def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]]:

@@ -21,7 +21,7 @@ from rltop.clock import Clock
 from rltop.errors import DecodeError
 from rltop.files import last_bytes, open_regular
 from rltop.formats.decoder import Decoder, DecoderOptions
-from rltop.formats.kinds import CSV, JSONL, KINDS, SWANLAB, TABLES, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
+from rltop.formats.kinds import CONSOLE, KINDS, TABLES, bare_name
 from rltop.model import Label, Record
 from rltop.model.table_rows import split_member
 from rltop.regex import regex
@@ -62,7 +62,6 @@ _CLOSE = 1e-5
 """Relative; TensorBoard stores 32 bits."""
 _NO_SIGN = regex(r"(?:^|[/_])(?:lr|learning_rate|epoch|steps?|time|timestamp|runtime|progress|tokens?|seconds)", re.I)
 """Keys of schedules and clocks, which are equal in different runs or differ between records of the same one."""
-_TRACKERS = (WANDB, SWANLAB, TABLES, TENSORBOARD)
 _END_BYTES = 8 * 1024
 _MAX_STEPS = regex(rb'[\s,{]"max_steps": ?([1-9]\d{0,14})\b')
 """Follows the history in `trainer_state.json`, at the end of the file."""
@@ -117,7 +116,7 @@ def read_numbers(found: FoundRun, known: Numbers | None = None) -> Numbers:
 def _head(found: FoundRun) -> tuple[list[RowSample], int | None]:
     assert found.kind is not None
     path, decoder = os.path.abspath(found.paths[0]), found.kind.make(DecoderOptions())  # noqa: PTH100
-    if found.kind is WHOLE_JSON:
+    if found.kind.is_document:
         with open(path, "rb") as file:  # noqa: PTH123
             data = file.read(SNIFF_BYTES)
         rows = _rows(decoder.feed(data if len(data) < SNIFF_BYTES else completed_json(data), 0, 0), decoder)
@@ -320,7 +319,12 @@ def without_copies(
         else:
             whole.append(run)
     for at, run in enumerate(whole):
-        if run.kind in _TRACKERS and not numbers[run.path].has_begun and run.path not in named:
+        if (
+            run.kind is not None
+            and run.kind.is_of_tracker
+            and not numbers[run.path].has_begun
+            and run.path not in named
+        ):
             since = (run.modified_s or 0.0) - _LATE_S
             told = [
                 each for i, each in enumerate(whole) if each.path in kept and (i < at or numbers[each.path].has_begun)
@@ -336,7 +340,9 @@ def _store(run: FoundRun) -> tuple[str, str]:
     member = split_member(run.path)
     if run.kind is TABLES:
         return TABLES.name, "" if member is None else member[0]
-    return run.kind.name if run.kind else "", os.path.basename(run.path) if run.kind is WHOLE_JSON else ""  # noqa: PTH119
+    if run.kind is None:
+        return "", ""
+    return run.kind.name, os.path.basename(run.path) if run.kind.is_document else ""  # noqa: PTH119
 
 
 MAIN_ROLES = ("trainer", "train", "learner", "actor", "all")
@@ -407,7 +413,7 @@ def _without_shared(files: list[FoundRun], titles: dict[str, str], grouped: Grou
             parts.setdefault(_wandb_run(each), []).append(each.path)
     kept = []
     for each in files:
-        own = parts.get(_wandb_run(each), ()) if each.kind is WANDB else ()
+        own = parts.get(_wandb_run(each), ())
         if not own or each.path in own:
             kept.append(each)
             continue
@@ -424,7 +430,7 @@ def _without_checkpointed(
     of_run: dict[Path, list[FoundRun]] = {}
     for each in files:
         path = Path(each.path)
-        home = checkpointed_in(path.parent) if each.kind in (JSONL, CSV, WHOLE_JSON) else None
+        home = checkpointed_in(path.parent)
         if home is not None and path.name != STATE:
             of_run.setdefault(home / path.name, []).append(each)
     by_path = {each.path: each for each in files}
@@ -461,7 +467,8 @@ def is_part_of(found: FoundRun, whole: FoundRun) -> bool:
     except OSError:
         return False
     head, tail = head.strip(_ENDS), tail.strip(_ENDS)
-    if found.kind is CSV and data.startswith(head.partition(b"\n")[0]):
+    has_head = found.kind is not None and found.kind.is_line_based and found.kind.head_bytes > 0
+    if has_head and data.startswith(head.partition(b"\n")[0]):
         head, tail = (part.partition(b"\n")[2] for part in (head, tail))
     at = data.find(head)
     return bool(head) and at >= 0 and data.find(tail, at) >= 0
@@ -544,13 +551,12 @@ def _best(streams: list[tuple[FoundRun, Placement]], grouped: GroupedRuns) -> li
     streams = _without_summaries(streams, grouped)
     best = min(_rank(each) for each, _ in streams)
     kept = [one for one in streams if _rank(one[0]) == best]
-    if best == KINDS.index(WHOLE_JSON):
-        states = [one for one in kept if Path(one[0].path).name == STATE]
-        # In a copied folder, they have nearly equal times in any order.
-        late_s = max([one[0].modified_s or 0.0 for one in states], default=0.0) - _LATE_S
-        late = [one for one in states if (one[0].modified_s or 0.0) >= late_s]
-        newest = max(late, key=lambda one: _natural(one[0].path), default=None)
-        kept = [one for one in kept if one not in states or one is newest]
+    states = [one for one in kept if Path(one[0].path).name == STATE]
+    # In a copied folder, they have nearly equal times in any order.
+    late_s = max([one[0].modified_s or 0.0 for one in states], default=0.0) - _LATE_S
+    late = [one for one in states if (one[0].modified_s or 0.0) >= late_s]
+    newest = max(late, key=lambda one: _natural(one[0].path), default=None)
+    kept = [one for one in kept if one not in states or one is newest]
     others: list[tuple[FoundRun, Placement]] = []
     copies: dict[int, list[FoundRun]] = {}
     for one in streams:
@@ -579,7 +585,8 @@ def _without_summaries(
     kept = []
     for one in streams:
         found = one[0]
-        own = grouped.numbers_of(found).head if found.kind in (CSV, JSONL) else ()
+        is_table = found.kind is not None and found.kind.is_line_based and found.kind is not CONSOLE
+        own = grouped.numbers_of(found).head if is_table else ()
         series = next((each for each, _ in streams if _is_series_of(each, found, own, grouped.numbers_of)), None)
         if series is None:
             kept.append(one)
@@ -603,7 +610,7 @@ def _copied(
     """Index of the run that a file repeats; None if its numbers differ."""
     if found.kind is None or not found.kind.has_metrics:
         return 0
-    if last_rows(found.kind, ROWS) is None and found.kind is not WHOLE_JSON:
+    if last_rows(found.kind, ROWS) is None and not found.kind.is_document:
         return 0
     own = numbers_of(found)
 
@@ -645,7 +652,7 @@ def _stem(found: FoundRun) -> str:
 
 
 def _is_kept_with(run: FoundRun, found: FoundRun) -> bool:
-    return run.kind is WANDB and Path(run.path).parent in Path(found.path).parents
+    return run.kind is not None and run.kind.owns_folder and Path(run.path).parent in Path(found.path).parents
 
 
 def _newest_s(found: FoundRun) -> float:
@@ -673,18 +680,18 @@ def _sequences(files: Iterable[FoundRun], titles: Mapping[str, str]) -> list[Fou
     archives: dict[Path, list[FoundRun]] = {}
     for each in files:
         path = Path(each.path)
-        if each.kind is TELESCOPE:
+        if each.kind is not None and each.kind.is_folder:
             archives.setdefault(path.parent.parent, []).append(each)
             continue
         name = (
             "tfevents"
-            if each.kind is TENSORBOARD
+            if _is_by_folder(each)
             else path.name
             if split_member(each.path) or each.kind is TABLES
             else bare_name(path.name)
         )
         folder = path.parent
-        if each.kind is WANDB and _WANDB_FOLDER.match(folder.name):
+        if each.kind is not None and each.kind.owns_folder and _WANDB_FOLDER.match(folder.name):
             folder = folder.parent
             name = f"{titled_part(titles.get(each.path, ''))} {name}"
         parts.setdefault((folder, name), []).append(each)
@@ -699,7 +706,7 @@ def _folder(folder: Path, files: list[FoundRun], title: str) -> FoundRun:
     size = sum(each.size for each in files)
     modified_s = max((each.modified_s or 0.0 for each in files), default=None)
     name = titled(title, str(folder / "metrics"))
-    return FoundRun(str(folder), name, size, modified_s, TELESCOPE)
+    return FoundRun(str(folder), name, size, modified_s, files[0].kind)
 
 
 def join(files: list[FoundRun]) -> FoundRun:
@@ -707,8 +714,12 @@ def join(files: list[FoundRun]) -> FoundRun:
     if len(files) == 1:
         return files[0]
     *earlier, last = sorted(files, key=lambda each: (_started(each.path), -_rotation(each.path), Path(each.path).name))
-    name = last.name if last.kind is not TENSORBOARD else name_of(str(Path(last.path).parent / "metrics"))
+    name = last.name if not _is_by_folder(last) else name_of(str(Path(last.path).parent / "metrics"))
     return last._replace(name=name, earlier=tuple(each.path for each in earlier))
+
+
+def _is_by_folder(found: FoundRun) -> bool:
+    return found.kind is not None and found.kind.is_by_folder
 
 
 def _started(path: str) -> str:
@@ -739,7 +750,7 @@ class Placement(NamedTuple):
 def place(files: Iterable[FoundRun], titles: dict[str, str]) -> list[tuple[FoundRun, Placement]]:
     """Determine the placement of every file; a part is only accepted if the run has another one."""
     files = list(files)
-    event_folders = {Path(each.path).parent: each for each in files if each.kind is TENSORBOARD}
+    event_folders = {Path(each.path).parent: each for each in files if _is_by_folder(each)}
     spots = [
         (each, _rank_spot(each.path) or _below_spot(each, event_folders), _role_spot(each.path, titles))
         for each in files
@@ -782,7 +793,7 @@ def _rank_spot(path: str) -> Placement | None:
 
 def _below_spot(found: FoundRun, event_folders: dict[Path, FoundRun]) -> Placement | None:
     folder = Path(found.path).parent
-    if found.kind is not TENSORBOARD:
+    if not _is_by_folder(found):
         return None
     for above in folder.parents:
         parent = event_folders.get(above)

@@ -383,10 +383,6 @@ def _with(name: str, part: str, path: str) -> str:
     return f"{name}/{part}" if is_inside else f"{part}/{name}"
 
 
-WANDB_PARTS = frozenset({"explorer", "trainer"})
-"""Parts with steps under `<part>/step` when they share one W&B run (Trinity's `shared_run`)."""
-
-
 _RANGES_FILE = "ranges.json"
 _MOST_RANGE_BYTES = 4 * 1024 * 1024
 _SETTING = regex(r"(name|reward_min|reward_max)\s*:\s*(.*?)\s*(?:\s#.*)?$")

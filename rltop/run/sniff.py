@@ -17,12 +17,9 @@ from rltop.formats.kinds import (
     BINARY,
     CONSOLE,
     CSV,
-    JSONL,
-    SWANLAB,
+    HEAD_BYTES,
+    KINDS,
     TABLES,
-    TELESCOPE,
-    TENSORBOARD,
-    WANDB,
     WHOLE_JSON,
     AutoDecoder,
     Kind,
@@ -119,7 +116,7 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
     if head.startswith(SQLITE_MAGIC) or (not head and may_be_database(path)):
         return _kind_of_database(path)
     what, _ = why_refused(head)
-    if what and kind_of(head, path, is_all=True) is not TELESCOPE:
+    if what and not any(kind.is_sign(head[:HEAD_BYTES]) for kind in KINDS):
         return None, what
     codec = codec_of(head)
     if codec is not None:
@@ -159,7 +156,7 @@ def damage_at_start(path: str, kind: Kind | None) -> str:
     Raises:
         OSError: it cannot be opened or read.
     """
-    if kind not in (TENSORBOARD, WANDB, SWANLAB):
+    if kind is None or kind is TABLES or not kind.is_of_tracker:
         return ""
     decoder = kind.make(DecoderOptions())
     with Path(path).open("rb") as file:
@@ -170,8 +167,6 @@ def damage_at_start(path: str, kind: Kind | None) -> str:
 def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_all: bool) -> tuple[Kind | None, str]:
     """The kind of an uncompressed file, and why it is not a metric stream."""
     kind = kind_of(head, path, is_all=True)
-    if kind is JSONL:
-        return kind, _why_not_jsonl(head.replace(b"\0", b""), options, is_all=is_all)
     if kind is WHOLE_JSON:
         is_taken = options.is_hurried or bare_name(Path(path).name) == "trainer_state.json"
         return kind, "" if is_taken else _why_not_document(head if is_all else completed_json(head), options)
@@ -185,6 +180,8 @@ def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_a
         return kind, next((known for known in ("", DIED) if known in reasons), why)
     if kind is CSV:
         return kind, _why_not_table(head, options)
+    if kind is not None and kind.is_line_based:
+        return kind, _why_not_lines(kind, head.replace(b"\0", b""), options, is_all=is_all)
     return kind, "" if kind is not None else "unknown format"
 
 
@@ -300,7 +297,7 @@ def completed_json(head: bytes) -> bytes:
     return head[:end] + brackets
 
 
-def _why_not_jsonl(head: bytes, options: DecoderOptions, *, is_all: bool) -> str:
+def _why_not_lines(kind: Kind, head: bytes, options: DecoderOptions, *, is_all: bool) -> str:
     if b"\n" not in head:
         if not is_all:
             return "one line longer than any row of metrics"
@@ -308,16 +305,16 @@ def _why_not_jsonl(head: bytes, options: DecoderOptions, *, is_all: bool) -> str
     lines = head.split(b"\n")[:-1]
     if sorted(map(len, lines))[len(lines) // 2] > _SAMPLE_LINE_BYTES:
         return SAMPLES[0]
-    if len(lines) > _FIRST_LINES and not _why_no_rows(lines[:_FIRST_LINES], options):
+    if len(lines) > _FIRST_LINES and not _why_no_rows(kind, lines[:_FIRST_LINES], options):
         return ""
-    return _why_no_rows(lines, options)
+    return _why_no_rows(kind, lines, options)
 
 
-def _why_no_rows(lines: Sequence[bytes], options: DecoderOptions) -> str:
-    decoder = JSONL.make(options)
+def _why_no_rows(kind: Kind, lines: Sequence[bytes], options: DecoderOptions) -> str:
+    decoder = kind.make(options)
     records = decoder.feed(b"\n".join(lines) + b"\n", 0, 0)
     if not records:
-        return _lack_of(decoder)
+        return _lack_of(kind, decoder)
     if not any(record.schema.keys for record in records):
         return "its rows have a step and no number"
     if why := _why_no_series(records):
@@ -337,11 +334,11 @@ def _why_no_series(records: Sequence[Record]) -> str:
     return SAMPLES[1] if is_crowded else ""
 
 
-def _lack_of(decoder: Decoder) -> str:
+def _lack_of(kind: Kind, decoder: Decoder) -> str:
     if decoder.finish():
         return "too few rows without a step to be told from samples"
     if decoder.counts.lines == decoder.counts.bad_lines:
-        return NAMELESS if decoder.counts.first_bad_reason == NAMELESS else "not JSON lines"
+        return NAMELESS if decoder.counts.first_bad_reason == NAMELESS else f"not {kind.title}"
     first = Label.of(decoder.counts.first_stepless)
     return f"its rows have no step ({first})" if first.raw else "its rows have no step"
 
