@@ -56,6 +56,7 @@ class FakeRun:
     failure: Label = field(default_factory=lambda: Label.of(""))
     failure_log: str = ""
     lagging: Sequence[str] = ()
+    job: None = None
     kind_note: str = ""
     kind_title: str = ""
     age_s: float | None = 12.0

@@ -20,7 +20,7 @@ from rltop.formats.console.failures import (
     error_of,
     tells_alone,
 )
-from rltop.formats.console.lines import IN_FRONT, plain, strip_escapes
+from rltop.formats.console.lines import IN_FRONT, plain, strip_escapes, without_prefix
 from rltop.formats.console.scan import stamped
 from rltop.formats.decoder import FATAL_S
 from rltop.live.lines import (
@@ -66,9 +66,26 @@ _CLOCK = regex(
     r"(?P<at>[0-2]\d:[0-5]\d:[0-6]\d(?:\.\d{6})?)(?![:\d])"
     r"|^[\s\[(]*(?P<alone>[0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,9})?)(?![:\d])"
 )
+_HEADS = 4
+"""How many clocks may stand one after the other: those of launcher, shell and process."""
 _QUARTERS = (-38, -14, -10, 14, 18, 22, 23, 26, 35, 38, 42, 51, 55, *range(-48, 57, 4))
 ZONES_S = tuple(900.0 * quarters for quarters in _QUARTERS)
 """Offsets ahead of UTC of all time zones."""
+
+
+def without_clock(text: str) -> str:
+    """A line without what stands before its message: clocks, launcher prefixes, the source of a C++ log."""
+    said = text
+    for _ in range(_HEADS):
+        said = without_prefix(said).lstrip()
+        found = _CLOCK.search(said, 0, HEAD_CHARS + _CLOCK_CHARS)
+        if found is None or found.start() > len("[E"):
+            break
+        rest = said[found.end() :]
+        head, _, message = rest.partition("] ")
+        is_headed = said[0] == "[" and message and len(head) <= HEAD_CHARS
+        said = (message if is_headed else rest).lstrip(" ]),:-")
+    return said or text
 
 
 class LineTime(NamedTuple):

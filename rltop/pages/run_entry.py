@@ -39,10 +39,11 @@ class RunEntry:
         dialect: the trainer that the keys belong to; empty while unknown.
         algorithm: the training algorithm; empty while unknown.
         loading: fraction of the history read so far, 0.0 for a file not yet opened; None when complete.
-        verdict: what the run died of, or the phase in which it is stuck; else the title of the worst active alert.
+        verdict: what the run died of, or in what it is stuck; else the title of the worst active alert.
         worst: the worst past alert, if it was worse than the active ones; None without one.
         is_milder: that alert is the active one, which is milder now.
         copies: other files that hold the same run, which are not read.
+        newest_s: when the newest row came, in seconds since the epoch, or None.
         reward, best: the newest reward; the best validation score with its step.
         is_judged: level, verdict and alerts are up to date; else they are older or not known yet.
     """
@@ -69,6 +70,7 @@ class RunEntry:
     eta_s: float | None = None
     is_judged: bool = True
     copies: int = 0
+    newest_s: float | None = None
 
     @property
     def attention(self) -> Level:
@@ -99,10 +101,15 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
     more = max(0, incident_count(firing) - 1)
     failure, state = snapshot.source.failure, snapshot.source.state
     if failure.raw and (state in BROKEN_OFF or (state is RunState.FINISHED and level < Level.WARN)):
-        what, more = failure.display, incident_count(firing)
+        from rltop.live.log import without_clock  # noqa: PLC0415 - few runs die
+
+        what, more = Label.of(without_clock(failure.raw)).display, incident_count(firing)
         level = level if state in BROKEN_OFF else Level.WARN
-    if state is RunState.STUCK and (worst is None or worst.rule == LIVENESS_RULE) and (job := snapshot.run.job):
-        what = ", ".join(filter(None, (job.phase, job.outstanding and f"{job.outstanding} outstanding"))) or what
+    if state is RunState.STUCK and (worst is None or worst.rule == LIVENESS_RULE):
+        job = snapshot.run.job
+        left = "" if job is None or not job.outstanding else f"{job.outstanding} outstanding"
+        known = () if job is None else tuple(filter(None, (job.phase, left, job.cause)))
+        what = Label.of(", ".join((*known, *snapshot.run.lagging))).display or what or "no new record"
     past = worst_before(snapshot.history, max(level, Level.INFO))
     is_milder = worst is not None and past is not None and is_of_now(past, worst)
     has_rows = any(each.stream.has_values for each in snapshot.streams)
@@ -140,6 +147,7 @@ def unjudged_entry(snapshot: Snapshot) -> RunEntry:
         eta_s=eta_of(snapshot, pace),
         is_judged=False,
         copies=len(snapshot.run.copies),
+        newest_s=snapshot.part.newest_s,
     )
 
 

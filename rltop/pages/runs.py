@@ -8,6 +8,7 @@ with a leading minus must not. A name that is neither column nor metric is a set
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections import Counter
@@ -101,10 +102,11 @@ def _words(entry: RunEntry) -> str:
 
 def _urgency(entry: RunEntry) -> tuple[int, int, int, float, str]:
     level = entry.attention if entry.attention >= Level.WARN else Level.OK
-    age_s = entry.age_s if entry.age_s is not None else float("inf")
-    # Age in whole minutes, so that rows do not change places with every record.
+    # In whole minutes, so that rows do not change places with every record; by the clock, as they are read one by one.
+    is_new = entry.age_s is not None and entry.age_s < 60.0
+    newest = math.inf if is_new else -math.inf if entry.newest_s is None else entry.newest_s // 60
     past = Level.OK if entry.worst is None or entry.worst.is_earlier else entry.worst.level
-    return -level, _STATES.index(entry.state), -past, age_s // 60, entry.path.raw
+    return -level, _STATES.index(entry.state), -past, -newest, entry.path.raw
 
 
 _LEAST_NAME = 20

@@ -69,6 +69,27 @@ def test_rows_do_not_change_places_with_every_record():
     first = [entry("a", age_s=3.0), entry("b", age_s=40.0)]
     later = [entry("a", age_s=50.0), entry("b", age_s=1.0)]
     assert names(by_attention(first)) == names(by_attention(later)) == ["a", "b"]
+    # Printed, they are read one after the other, and the ages of runs that fell silent together are not equal.
+    silent = [replace(entry(name, age_s=age_s), newest_s=960.0) for name, age_s in (("a", 121.0), ("b", 119.0))]
+    assert names(by_attention(reversed(silent))) == ["a", "b"]
+
+
+@each_row(
+    "head",
+    [
+        "2026-11-29 01:51:04,910 [rank0]:[E1129 01:50:33.995 ProcessGroupNCCL.cpp:607] ", "[rank3]: ",
+        "[2026-11-29 01:51:04,910][trainer][ERROR] - ", "(TaskRunner pid=17) 2026-11-29T01:51:04Z ", "",
+    ],
+)  # fmt: skip
+def test_what_a_run_died_of_stands_in_the_list_without_the_clock_of_the_log(head):
+    run = run_of(verl_lines(verl_rows(20)), state=RunState.DIED)
+    run.failure = Label.of(f"{head}ValueError: 2026-11-29 is out of range")
+    assert read_entry(Snapshot(run)).verdict == "ValueError: 2026-11-29 is out of range"
+
+
+def test_a_stuck_run_whose_phase_nobody_knows_says_that_no_record_comes():
+    run = run_of(verl_lines(verl_rows(20)), state=RunState.STUCK)
+    assert read_entry(Snapshot(run)).verdict == "no new record"
 
 
 @each_row(("query", "found"), [("gone", []), ("KL", ["drift"]), ("verl stuck", ["still"]), ("crit", ["drift"])])
