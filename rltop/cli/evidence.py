@@ -6,6 +6,7 @@ counted; of a log, only lines that look like trainer output are kept.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter
@@ -28,6 +29,7 @@ from rltop.live.lines import LINES
 from rltop.live.log import clock_of
 from rltop.live.slurm import Command, CommandError
 from rltop.live.titles import own_titles
+from rltop.live.traces import OWN_KEY
 from rltop.model import Label
 from rltop.regex import regex
 from rltop.report.markdown import plain
@@ -114,6 +116,8 @@ _SAMPLE = regex(
 """Signs of sample text, even in a line from a trainer."""
 _PROSE = regex(r"(?i)prompt|template|instruction|question|message")
 """Settings that may be text for a model if they are longer than a word."""
+_WORD = regex(r"[\w./@:+\[\]-]{1,128}")
+"""A key, or a short identifier such as a host."""
 _FRAME = regex(r"\s+File \"[^\"]{1,300}\", line \d+")
 _PACKAGES = (
     "vllm|sglang|torch|transformers|trl|verl|ray|nemo[-_]rl|prime[-_]rl|skyrl|openrlhf|slime|miles|megatron[-_]core|"
@@ -289,7 +293,8 @@ def _is_of_trainer(line: str) -> bool:
     if _SAMPLE.search(text):
         return False
     return (
-        clock_of(text) is not None
+        _is_row(text)
+        or clock_of(text) is not None
         or _LEVEL.match(text) is not None
         or text.startswith("Traceback (most recent call last)")
         or any(kind.sign in text and kind.pattern.search(text) for kind in LINES)
@@ -298,6 +303,20 @@ def _is_of_trainer(line: str) -> bool:
         or "%|" in text[:LINE_CHARS]
         or len(_PAIR.findall(text[:LINE_CHARS])) >= 3
     )
+
+
+def _is_row(text: str) -> bool:
+    """Whether a line is a JSON object of numbers, or a phase of `JsonlWriter`, whose other values are identifiers."""
+    if not text.startswith("{") or not text.endswith("}"):
+        return False
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    said = {key: value for key, value in row.items() if isinstance(value, str)}
+    is_told = not said or (OWN_KEY in row and all(_WORD.fullmatch(said[key]) for key in said if key != "error"))
+    numbers = [value for value in row.values() if isinstance(value, int | float)]
+    return bool(numbers) and is_told and len(numbers) + len(said) == len(row) and all(map(_WORD.fullmatch, row))
 
 
 def _stacks(left_out: Counter[str]) -> Iterator[str]:

@@ -104,6 +104,26 @@ def test_a_sample_is_left_out_whatever_words_stand_in_it(run: Path) -> None:
     assert bundle(run, "--with-text").count("Ada") >= len(SAMPLES)
 
 
+def test_rows_of_numbers_and_phases_are_kept_and_rows_with_words_are_not(tmp_path: Path) -> None:
+    kept = [
+        '{"step":24,"time":1795916374.864,"reward":0.29,"loss":NaN,"actor/lr":1e-06,"is_warm":true}',
+        '{"rltop_phase":"rollout","begin":1795916338.857,"rank":2,"pid":16136,"host":"node-3.gpu","process":"8f5-1-9"}',
+        '{"rltop_phase":"train","begin":1.5,"end":2.5,"pid":7,"host":"vm","error":"RuntimeError: NCCL timed out"}',
+    ]
+    gone = [
+        '{"step":24,"time":1795916374.864,"note":"Paris"}',
+        '{"step":25,"prompt_ids":[1,2,3]}',
+        '{"Write a poem about Ada":1,"step":2}',
+        f'{{"rltop_phase":"{PROMPT}","begin":1.5,"pid":7,"host":"vm"}}',
+    ]
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("\n".join([*kept, *gone]) + "\n")
+    assert main(["report", "--evidence", "-o", str(tmp_path / "evidence.md"), str(path)]) == 0
+    text = (tmp_path / "evidence.md").read_text()
+    assert all(line in text for line in kept)
+    assert f"[{len(gone)} lines left out" in text and not any(line in text for line in gone)
+
+
 def test_a_setting_that_is_a_prompt_is_left_out(run: Path) -> None:
     (run / "config.json").write_text(json.dumps({"system_prompt": "You are Ada", "chat_template": "chatml"}))
     text = bundle(run)
