@@ -13,16 +13,15 @@ from stores import contents
 from tables import each_row
 
 from rltop.formats.decoder import DecoderOptions
-from rltop.formats.kinds import AutoDecoder
+from rltop.formats.kinds import AutoDecoder, may_hold_metrics
 from rltop.resources import folder
 from rltop.store.stream import Stream
 
 SMALL = 600_000
 FILES = sorted(
     path
-    for name in ("tensorboard", "wandb", "console", "trl", "verl", "hostile")
-    for path in (folder("fixtures") / name).rglob("*")
-    if path.is_file() and path.suffix not in {".toml", ".md", ".py"} and path.stat().st_size < SMALL
+    for path in folder("fixtures").rglob("*")
+    if path.is_file() and may_hold_metrics(path.name) and path.stat().st_size < SMALL
 )
 
 

@@ -40,6 +40,7 @@ def test_no_rule_has_the_id_that_another_had_once() -> None:
 def test_words_are_texts_without_the_line_breaks_of_their_file() -> None:
     for spec in ALL_SPECS:
         words = words_of(spec.id)
+        assert isinstance(words.condition, tuple), f"{spec.id}: condition is a list of clauses, not a text"
         for text in (*words.condition, words.why, words.sources, *words.causes, *words.next):
             assert text, spec.id
             assert text == " ".join(text.split()), spec.id
