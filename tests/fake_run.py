@@ -57,6 +57,7 @@ class FakeRun:
     failure_log: str = ""
     lagging: Sequence[str] = ()
     job: None = None
+    is_in_log: bool = False
     kind_note: str = ""
     kind_title: str = ""
     age_s: float | None = 12.0

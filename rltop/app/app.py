@@ -365,7 +365,9 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         is_there = {
             "pin": self._metric_at_hand is not None,
             "rollouts": run.rollouts is not None and bool(run.rollouts.state.steps),
-            "console": run.ending is not None or (run.console is not None and bool(run.console.state.path)),
+            "console": run.is_in_log
+            or run.ending is not None
+            or (run.console is not None and bool(run.console.state.path)),
             "settings": run.settings is not None and bool(run.settings.values),
         }
         return idle.union(id for id, is_found in is_there.items() if not is_found)

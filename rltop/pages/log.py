@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Label, Level
+from rltop.pages.header import BROKEN_OFF
 from rltop.pages.page import Effect, ListPage, Moment, Redraw, Say, ShowStep
 from rltop.pages.rollouts import places_text
 from rltop.rows.glyphs import Glyphs, cell_width
@@ -178,6 +179,7 @@ class LogPage(ListPage[int]):
     def __init__(self) -> None:
         super().__init__()
         self._is_centred = False
+        self._opened: ConsoleLog | None = None
         self._view: LogView | None = None
         self._found = _Found((None, ""))
 
@@ -187,7 +189,8 @@ class LogPage(ListPage[int]):
             self._view, self.lines = None, ()
             state = None if log is None else log.state
             return paint_no_log(state, moment.snapshot.run.path.raw, width, height, moment.glyphs)
-        view, room = self._build(log, moment), lines_in_sight(height)
+        room = lines_in_sight(height)
+        view = self._build(log, moment, room)
         if self._is_centred and view.numbers:
             self.top, self._is_centred = max(0, view.at - room // 2), False
         self.at = view.at
@@ -195,7 +198,7 @@ class LogPage(ListPage[int]):
         self._view = view
         return paint_log(view, self.top, width, height, moment.glyphs, moment.keys)
 
-    def _build(self, log: ConsoleLog, moment: Moment) -> LogView:
+    def _build(self, log: ConsoleLog, moment: Moment, room: int) -> LogView:
         log.ask()
         # Read before the lines: one completed in between is then scanned again.
         closed = log.closed_count
@@ -203,6 +206,11 @@ class LogPage(ListPage[int]):
         if self._found.of != (log, self.query):
             self._found = _Found((log, self.query))
         numbers, errors = self._found.take(first, lines, closed)
+        if lines and self._opened is not log:
+            self._opened = log
+            # A dump of memory, or what other ranks say, may be long.
+            if moment.snapshot.source.state in BROKEN_OFF and errors and numbers and errors[-1] <= numbers[-1] - room:
+                self.held, self._is_centred = self.target(errors[-1]), True
         held = None if self.held is None else self.held.step
         at = len(numbers) - 1 if held is None else bisect_right(numbers, held) - 1
         is_last, path = held is None, moment.snapshot.run.path.raw

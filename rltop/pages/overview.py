@@ -113,7 +113,8 @@ def no_data_sentence(snapshot: Snapshot) -> Sentence | None:
     if ending is not None:
         return ending
     if snapshot.source.failure.raw:
-        return Sentence(Label.of(f"no metrics yet; error logged: {snapshot.source.failure.raw}"), Level.WARN)
+        words = f"no metrics yet; error logged: {snapshot.source.failure.raw}"
+        return Sentence(Label.of(words), Level.WARN, _log_of(snapshot))
     counts = snapshot.source.counts
     if counts.lines or counts.bad_lines:
         noun = "record" if snapshot.part.kind_title in _OF_RECORDS else "line"
@@ -150,12 +151,17 @@ def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
         return Sentence(Label.of(_lost(snapshot.part.state_note)), Level.CRIT)
     if snapshot.source.state not in BROKEN_OFF:
         return None
-    text, target = ending_words(snapshot), Target(TargetKind.LOG) if snapshot.source.failure_log else None
+    text, target = ending_words(snapshot), _log_of(snapshot)
     level = Level.CRIT if snapshot.source.state is RunState.DIED else Level.INFO
     if worst is None or worst.level < Level.WARN:
         return Sentence(Label.of(text), level, target)
     target = target or Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
     return Sentence(Label.of(f"{text}; {worst.headline.rstrip('.')}"), max(level, worst.level), target)
+
+
+def _log_of(snapshot: Snapshot) -> Target | None:
+    is_in_log = snapshot.source.failure_log or snapshot.run.is_in_log
+    return Target(TargetKind.LOG) if is_in_log else None
 
 
 def _stuck(snapshot: Snapshot, opened: OpenStep | None, worst: Verdict | None) -> Sentence | None:
@@ -176,8 +182,7 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
     if snapshot.source.state in (RunState.STUCK, RunState.WAITING) and snapshot.part.state_note:
         return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
     if snapshot.source.failure.raw and snapshot.source.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
-        target = Target(TargetKind.LOG) if snapshot.source.failure_log else None
-        return Sentence(Label.of(ending_words(snapshot)), Level.WARN, target)
+        return Sentence(Label.of(ending_words(snapshot)), Level.WARN, _log_of(snapshot))
     if going_on := _goes_on(snapshot):
         return Sentence(Label.of(f"finished; {going_on}"), Level.INFO, Target(TargetKind.WHERE))
     return None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from rltop.clock import Clock
 from rltop.errors import SourceError, reason_of
 from rltop.files import Worker, first_bytes
-from rltop.formats.console.failures import MAY_FAIL, read_error
+from rltop.formats.console.failures import MAY_FAIL, names_no_cause, read_error
 from rltop.formats.console.scan import stamped, unstamped
 from rltop.formats.kinds import BINARY, HEAD_BYTES, is_noise
 from rltop.model import Label
@@ -85,6 +85,7 @@ def read_line(raw: bytes, left_out: int = 0) -> LogLine:
     found = _STEP.search(text) if any(word in text for word in _STEP_WORDS) else None
     may_fail = any(word in text for word in MAY_FAIL)
     is_error = may_fail and (_FAILURE.search(text) is not None or read_error(text) is not None)
+    is_error = is_error and not names_no_cause(text)
     step = None if found is None else int(found[1] or found[2])
     return LogLine(text.rstrip(), step, is_error, _TRACEBACK in text, whole - len(text) + left_out)
 

@@ -14,6 +14,7 @@ from rltop import units
 from rltop.catalog.row_sets import AS_FOUND
 from rltop.errors import SourceError
 from rltop.formats.decoder import BARE_FAILURES, is_due
+from rltop.formats.kinds import CONSOLE
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.model.table_rows import log_of
 from rltop.run.past import LIVENESS_RULE, standing_at, step_at_same_time, verdicts_of_stream, worst_first
@@ -290,6 +291,11 @@ class Run:
             return Label.of(self._died_job.cause or "")
         said = [each.failure for each in self.streams]
         return next((one for one in said if one.raw), said[0])
+
+    @property
+    def is_in_log(self) -> bool:
+        """Whether its file is a console log, which tells more than its rows."""
+        return self.main.kind_title == CONSOLE.title and self.path.raw != "-"
 
     @property
     def failure_log(self) -> str:

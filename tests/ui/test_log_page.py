@@ -176,3 +176,22 @@ def test_a_log_that_is_still_being_read_is_not_said_to_be_empty() -> None:
         rows = paint_log(LogView("", state, 0, [], [], [], 0, True, None), 0, 80, 20, UNICODE)
         text = rows[1].text
         assert said in text and ("no error found" in text) is (said == "0 lines")
+
+
+async def test_of_a_run_that_died_before_its_first_step_the_error_is_opened_though_a_dump_follows(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "train.log"
+    lines = ["loading weights", "Traceback (most recent call last):", '  File "train.py", line 3', "RuntimeError: hbm"]
+    lines += [f"  allocation {number}: 126.00M" for number in range(150)]
+    lines += ["", "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace."]
+    path.write_text("\n".join([*lines, ""]))
+    os.utime(path, (WRITTEN_S, WRITTEN_S))
+    async with running(app_over(path), SIZE) as (app, pilot):
+        await until(pilot, app, lambda: "died before the first step: RuntimeError: hbm" in page_text(app))
+        assert "console" not in app.absent and status_text(app) == "the console log"
+        await press(pilot, "enter")
+        await until(pilot, app, lambda: "\u25c6 RuntimeError: hbm" in page_text(app))
+        assert "\u25c6 1 error" in page_text(app) and "4 of 156" in page_text(app)
+        await press(pilot, "end")
+        assert "at the end, following" in page_text(app)

@@ -395,6 +395,11 @@ def read_error(text: str) -> tuple[str, bool] | None:
     return None
 
 
+def names_no_cause(text: str) -> bool:
+    """Is it only the last word of a launcher, behind the error itself?"""
+    return re.search(_LAUNCHER_SAYS, text) is not None
+
+
 def tells_alone(text: str) -> bool:
     """Is the line certain by itself? The name of an exception alone could be any word before a colon."""
     return _OTHER.search(text) is not None
