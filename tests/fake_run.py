@@ -75,6 +75,7 @@ class FakeRun:
     role: str = ""
     is_rank: bool = False
     other_streams: Sequence[FakeRun] = ()
+    rank_paths: frozenset[str] = frozenset()
     arrangement: Arrangement = AS_FOUND
     goal: Goal = NO_GOAL
     own_rules: OwnRules = field(default_factory=dict)

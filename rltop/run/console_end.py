@@ -23,7 +23,7 @@ from rltop.files import Worker, first_bytes, last_bytes, names_in, open_regular
 from rltop.formats.decoder import GONE_S, DecoderOptions
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, kind_of
 from rltop.model import Record, RunState
-from rltop.model.table_rows import is_job_log, log_of
+from rltop.model.table_rows import is_job_log, is_log, log_of
 from rltop.regex import regex
 from rltop.run.places import RANK_LOG, TORCHRUN, logs_near
 from rltop.run.sniff import TRAINING
@@ -122,6 +122,7 @@ class SilentRun(NamedTuple):
     total: int | None = None
     restarts: Collection[int] = ()
     is_console: bool = False
+    ranks: frozenset[str] = frozenset()  # console logs that are its rank streams
     may_be_stopped: bool = False  # neither over, nor replayed, nor silent for days
 
 
@@ -143,6 +144,7 @@ def silent_run(run: Run, log: str = "") -> SilentRun:
         total=stream.total_steps, restarts={*stream.restarts, *([] if rules is None else rules.liveness.resumed)},
         is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
         newest=[stream.row(step) for step in stream.steps(last=_COMPARED)],
+        ranks=frozenset(str(Path(each).absolute()) for each in run.rank_paths if is_log(each)),
     )  # fmt: skip
 
 
@@ -198,22 +200,24 @@ def own_logs(run: SilentRun) -> list[str]:
         head = first_bytes(own, HEAD_BYTES)
     alike = [name for name in names if _pattern(name) == _pattern(own.name) and "tfevents" not in name]
     is_console = bool(head) and kind_of(head, own.name, is_all=True) is CONSOLE
-    logs = logs_near(run.path)
+    near = logs_near(run.path)
+    logs = [*near, *sorted(run.ranks.difference(near))]
     of_data = {name.split(".")[0] for name in names if name.endswith(_DATA)}
     others = {Path(path).name.split(".")[0] for path in logs} & of_data
     is_only_by_name = is_console or len(alike) > 1 or len(others - {stem}) > 1
     is_torchrun = TORCHRUN.match(own.absolute().parent.parent.name) is not None  # `logs` are those of its ranks
     found: dict[str, tuple[float, str]] = {}
     for path in logs:
-        name = Path(path).name
-        is_named_alike = _stem(name) == stem or is_torchrun
-        if path == str(own.absolute()) or (is_only_by_name and not is_named_alike):
+        name, is_rank = Path(path).name, path in run.ranks
+        is_named_alike = _stem(name) == stem or is_torchrun or is_rank
+        if (path == str(own.absolute()) and not is_rank) or (is_only_by_name and not is_named_alike):
             continue
         try:
             seen = Path(path).stat()
         except OSError:
             continue
-        after_s = 0.0 if run.newest_s is None else seen.st_mtime - run.newest_s
+        # A rank that failed first may have been silent for long when the others noticed.
+        after_s = 0.0 if run.newest_s is None or is_rank else seen.st_mtime - run.newest_s
         is_of_job = is_named_alike or is_job_log(name) or is_of_rank(path)
         if not stat.S_ISREG(seen.st_mode) or after_s < -run.slack_s or (after_s > SOON_S and not is_of_job):
             continue
@@ -263,7 +267,7 @@ def _is_of_another(run: SilentRun, path: str) -> bool:
     steps_apart = abs(records[-1].step - run.last_step) if has_steps and run.last_step is not None else 0
     if steps_apart > max(NEAR_STEPS, NEAR_SHARE * (run.last_step or 0)):
         return True
-    is_named = bool(run.log) or _stem(path) == _stem(log_of(run.path)[0])
+    is_named = bool(run.log) or path in run.ranks or _stem(path) == _stem(log_of(run.path)[0])
     if is_named or not records:
         return False
     names = names_in(Path(log_of(run.path)[0]).parent)

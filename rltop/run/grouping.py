@@ -395,12 +395,18 @@ def group(
         grouped.is_compared = number < MOST_RUNS
         _add_home(grouped, home, streams)
         _add_trace_stream(grouped, traces.get(home), streams)
+    ranks_by_home: dict[Path, list[tuple[FoundRun, Placement]]] = {}
     for each in died:
         rank = _rank_spot(each.path)
-        if (home_of(Path(each.path).parent) if rank is None else rank.home) in by_home:
+        homes = [home_of(Path(each.path).parent)] if rank is None else [rank.home, *_above_attempt(rank.home)]
+        if any(home in by_home for home in homes):
             grouped.repeated.append((each.path, DIED))
+        elif rank is not None:
+            ranks_by_home.setdefault(rank.home, []).append((each, rank))
         else:
             grouped.runs.append(each)
+    for home, ranks in ranks_by_home.items():
+        _add_home(grouped, home, ranks)
     grouped.runs.sort(key=lambda found: (-_newest_s(found), found.path))
     return grouped
 
@@ -770,7 +776,23 @@ def place(files: Iterable[FoundRun], titles: dict[str, str]) -> list[tuple[Found
             placed.append((each, guess))
         else:
             placed.append((each, Placement(home_of(Path(each.path).parent))))
-    return placed
+    return _with_attempts(placed)
+
+
+def _above_attempt(folder: Path) -> Sequence[Path]:
+    # torchrun makes a folder for each launch, and in it one for each attempt.
+    return [home_of(one) for one in folder.parents[:2]] if TORCHRUN.match(folder.name) else ()
+
+
+def _with_attempts(placed: list[tuple[FoundRun, Placement]]) -> list[tuple[FoundRun, Placement]]:
+    # The ranks of torchrun's newest attempt belong to the run in whose folder they are, if there is one.
+    homes = {spot.home for each, spot in placed if not spot.is_rank and _is_metrics(each)}
+    newest: dict[Path, tuple[float, Path]] = {}
+    for each, spot in placed if homes else ():
+        if (home := next((one for one in _above_attempt(spot.home) if one in homes), None)) is not None:
+            newest[home] = max(newest.get(home, (0.0, spot.home)), (each.modified_s or 0.0, spot.home))
+    moved = {attempt: home for home, (_, attempt) in newest.items()}
+    return [(each, spot._replace(home=moved.get(spot.home, spot.home))) for each, spot in placed]
 
 
 def _rank_spot(path: str) -> Placement | None:

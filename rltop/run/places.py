@@ -139,6 +139,7 @@ RANK_LOG = regex(
 )
 """In the path of a log that each process of a job has its own of, by name or as `torchrun --log-dir` writes it."""
 TORCHRUN = regex(r"attempt_\d+\Z")  # a folder with a folder for each rank
+_LAUNCH = regex(r".+_[a-z0-9_]{8}")  # torchrun's folder of one launch: the id of the run, and random characters
 _NO_LOG = regex(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
 """W&B's own logs, and TensorBoard event files."""
 _OF_OTHERS = regex(
@@ -163,7 +164,10 @@ def logs_near(path: str) -> list[str]:
     elif home.parent.name.lower() in LOG_FOLDERS:
         folders.append(home.parent.parent)
     if TORCHRUN.match(home.parent.name) and home.name.isdecimal():
-        folders += [home.parent / name for name in names_in(home.parent) if name.isdecimal()][:MOST_RANK_LOGS]
+        attempts = [home.parent]
+    else:
+        attempts = sorted(_attempts(folders), key=lambda one: (one.stat().st_mtime, one.name))[-1:]
+    folders += [one / name for one in attempts for name in names_in(one) if name.isdecimal()][:MOST_RANK_LOGS]
     stem = own.name.split(".")[0]
     found = {str(file): seen for folder in folders for file, seen in _log_files(folder, stem)}
 
@@ -172,6 +176,15 @@ def logs_near(path: str) -> list[str]:
 
     logs = sorted(found, key=unlikely)
     return logs[:MOST_LOGS] + [path for path in logs[MOST_LOGS:MOST_RANK_LOGS] if RANK_LOG.search(path)]
+
+
+def _attempts(folders: Sequence[Path]) -> Iterable[Path]:
+    for folder in folders:
+        for name in names_in(folder):
+            if TORCHRUN.match(name) and is_folder(folder / name):
+                yield folder / name
+            elif _LAUNCH.fullmatch(name):
+                yield from (folder / name / one for one in names_in(folder / name) if TORCHRUN.match(one))
 
 
 def _log_files(folder: Path, stem: str) -> Iterable[tuple[Path, os.stat_result]]:

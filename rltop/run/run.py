@@ -308,7 +308,8 @@ class Run:
     @property
     def _ended_by(self) -> Ending | None:
         """The failure in the adjacent console log, if no row has followed and no stream has a better description."""
-        said = (each.failure.raw for each in self.streams)
+        ranks = self.rank_paths
+        said = (each.failure.raw for each in self.streams if each.path.raw not in ranks)
         is_told = any(one and not one.startswith(BARE_FAILURES) for one in said)
         return None if is_told or self.ending is None or self.ending.rows != self.main.stream.rows else self.ending
 
@@ -364,6 +365,10 @@ class Run:
             for (least, role), newest in ends
             if newest - least > slack
         ]
+
+    @property
+    def rank_paths(self) -> frozenset[str]:
+        return frozenset(each.path.raw for each in self.other_streams if each.is_rank)
 
     # -- verdicts ----------------------------------------------------------------------------------------------------
 

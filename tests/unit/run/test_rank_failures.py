@@ -1,0 +1,90 @@
+"""What a job of several ranks died of, where each rank has a log: one cause, named alike by every command."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from rltop.cli import main
+from rltop.cli.open_session import read_whole
+from rltop.config import Config
+from rltop.model import RunState
+from rltop.run.discover import discover
+from rltop.run.run import Run
+
+TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+WATCHDOG = "[Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE) ran out"
+END_S = time.time() - 1_200.0
+STEPS = 40
+
+
+def write(path: Path, text: str, at_s: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (END_S + at_s, END_S + at_s))
+
+
+def clock(at_s: float) -> str:
+    return datetime.fromtimestamp(END_S + at_s, UTC).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
+
+
+def steps(line: str = "INFO step: {0} loss: 0.1") -> str:
+    return "".join(f"{clock(10.0 * (n - STEPS))} {line.format(n)}\n" for n in range(1, STEPS + 1))
+
+
+def metrics(folder: Path) -> None:
+    rows = ({"step": n, "time": END_S + 10.0 * (n - STEPS), "loss": 1 / n, "reward": n / 90} for n in range(1, 41))
+    write(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows), 0.0)
+
+
+def only(folder: Path) -> Run:
+    (found,) = discover([str(folder)]).found
+    return read_whole(found, Config()).runs[0]
+
+
+def said(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    told = {}
+    for command in (["where"], ["--once"], ["check"]):
+        main([*command, str(folder)])
+        told[command[0]] = " ".join(capsys.readouterr().out.split())
+    return told
+
+
+@pytest.mark.parametrize("failed", [0, 2])
+@pytest.mark.parametrize("has_watchdog", [False, True])
+@pytest.mark.parametrize("has_metrics", [False, True])
+def test_the_rank_that_failed_first_is_the_cause_of_death(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], failed: int, has_watchdog: bool, has_metrics: bool
+) -> None:
+    for rank in range(4):
+        late = f"{clock(602.0)} {WATCHDOG.format(rank)}\n" if has_watchdog else ""
+        end = f"{TRACE}{OOM}.\n" if rank == failed else late
+        write(tmp_path / f"rank_{rank}.log", steps() + end, 2.0 if rank == failed else 602.0 if late else 0.0)
+    if has_metrics:
+        metrics(tmp_path)
+    run = only(tmp_path)
+    assert (run.state, run.failure.raw) == (RunState.DIED, f"{OOM}.")
+    assert run.failure_log == f"{tmp_path}/rank_{failed}.log"
+    told = said(tmp_path, capsys)
+    assert all(OOM in text and f"rank_{failed}.log" in text for text in told.values()), told
+    assert "died" in told["where"] and not any("Watchdog" in text for text in told.values())
+    assert "last line" not in told["where"] or f"last line: {OOM}" in told["where"]
+
+
+@pytest.mark.parametrize("above", [".", "logs", "logs/none_x7k2ab_9", "none_x7k2ab_9"])
+def test_the_folders_of_torchrun_inside_that_of_the_run_belong_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], above: str
+) -> None:
+    metrics(tmp_path)
+    for rank in range(4):
+        end = f"[rank2]: {TRACE}[rank2]: KeyError: 'score'\n" if rank == 2 else ""
+        write(tmp_path / above / "attempt_0" / str(rank) / "stderr.log", steps("[rank] INFO step {0} done") + end, 1.0)
+    run = only(tmp_path)
+    assert (run.state, run.failure_log) == (RunState.DIED, str(tmp_path / above / "attempt_0/2/stderr.log"))
+    assert all("KeyError: 'score'" in text for text in said(tmp_path, capsys).values())
