@@ -116,11 +116,7 @@ class PaletteEntry(NamedTuple):
 
 
 def commands(moment: Moment, own: Sequence[Scope], themes: Sequence[str], theme: str) -> Iterator[PaletteEntry]:
-    """All commands: alerts, actions, themes, runs, symptoms, metrics, settings and rules.
-
-    Args:
-        own: the groups of keys of the page on the screen.
-    """
+    """All commands: alerts, actions (first those of the page's `own` keys), themes, runs, metrics, settings, rules."""
     yield from _verdicts(moment)
     for key in (key for scope in (*own, Scope.EVERYWHERE) for key in BINDINGS[scope]):
         if key.id not in _NOT_OFFERED:

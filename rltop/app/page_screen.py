@@ -410,7 +410,6 @@ class PageScreen(Screen[None]):
     # -- the prompt ----------------------------------------------------------------------------------------------
 
     async def ask(self, what: str, answered: Callable[[str], object], text: str = "") -> None:
-        """Ask for a line of text above the footer."""
         if not self.query("#prompt"):
             self._answer = answered
             prompt = FilterInput(value=text, name=what, id="prompt", compact=True)

@@ -85,7 +85,6 @@ class RuleKeys:
             )
 
     def mute(self, rule: str) -> None:
-        """Toggle the mute of a rule for this run."""
         self.set(SetRule(rule, RuleScope.RUN, MUTE, rule not in self._app.followed.main.judging.muted))
 
     def unmute(self) -> None:

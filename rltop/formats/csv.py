@@ -219,7 +219,6 @@ class CsvDecoder(Decoder):
         return is_like and all(cell.strip() and number_of(cell) is None and step_of(cell) is None for cell in cells)
 
     def _why_not(self, cells: list[str] | None, *, is_ended: bool) -> str:
-        """The reason why it is no row; empty if it is one."""
         if cells is None:
             return "not a CSV row"
         if len(cells) > len(self._header):

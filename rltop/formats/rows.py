@@ -700,7 +700,6 @@ def _packed(numbers: Collection[float], count: int) -> tuple[array[float], bool]
 
 
 def _marked(values: array[float]) -> tuple[CellMark, ...]:
-    """Replace non-finite values by gaps; returns their marks."""
     marks = []
     for cell, value in enumerate(values):
         if value - value != 0.0:

@@ -258,7 +258,6 @@ class TableDecoder(Decoder):
 
 
 def _logged(values: Values) -> float | None:
-    """The logged value of a metric; None if there is none."""
     if values.get("is_nan") == b"1":
         return float("nan")
     try:

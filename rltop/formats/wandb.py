@@ -318,7 +318,6 @@ class RunInfo:
         return named.with_config(read_config(settings, 0, len(settings)))
 
     def with_config(self, config: Mapping[str, object]) -> RunInfo:
-        """Add settings; later ones win."""
         total = _first_count(config, _TOTAL_STEPS)
         group = _first_count(config, _GROUP_SIZE)
         return replace(

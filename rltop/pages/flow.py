@@ -178,7 +178,6 @@ class Flow(NamedTuple):
 
 
 def build_flow(snapshot: Snapshot, *, has_boxes: bool = True, has_goodput: bool = True) -> Flow | None:
-    """The pipeline of a run; None if the run is not asynchronous."""
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
         return None

@@ -169,7 +169,6 @@ def _sources(snapshot: Snapshot, signals: Sequence[Signal]) -> str:
 
 
 def _guess(parts: Sequence[Snapshot], names: Sequence[str]) -> Iterator[Choice]:
-    """The first guess, by key name, at one of these metrics."""
     for part in parts:
         guesses = {} if part.identity is None else part.identity.guesses
         found = next((guesses[name] for name in names if name in guesses), ())

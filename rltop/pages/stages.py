@@ -427,7 +427,6 @@ def strip_height(view: TimingView, width: int, height: int) -> int:
 
 
 def _outlier_notes(steps: Sequence[StripStep], *, has_stages: bool) -> tuple[list[str], Target | None]:
-    """Notes on the slowest of these steps, longest form first."""
     outlier = outlier_of(steps)
     if outlier is None:
         return [], None
@@ -523,7 +522,6 @@ def least_full_height(view: TimingView, width: int) -> int:
 
 
 def _begun(view: TimingView, gap: str, width: int, glyphs: Glyphs) -> RowBuilder:
-    """Begin a row with the step and its duration."""
     builder = RowBuilder(width, glyphs).add(" STEP ", "title").add(units.step(view.step), "strong")
     builder.add(f" of the {view.stream}" if view.stream.raw else "", "note")
     builder.add(", the newest with a time" if view.is_older else "", "note")

@@ -157,7 +157,6 @@ def _or_zero(value: float) -> float:
 
 
 def paint_where(where: JobStatus, facts: Facts, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
-    """Everything known of a job now, the worst of each kind first."""
     groups, logs = grouped(where.ranks), [log for log in facts.logs if log.last_line]
     engines = sorted(where.engines, key=lambda one: (not one.trouble, -_or_zero(one.waiting), one.name))
     devices = sorted(facts.devices, key=lambda one: (not one.trouble, _or_zero(one.use), one.host, one.number))

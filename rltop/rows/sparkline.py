@@ -215,7 +215,6 @@ def _merged(data: SparkData, columns: int) -> SparkData:
 
 
 def _moved(data: SparkData, to: Callable[[int], int]) -> SparkData:
-    """Remap column indices after columns have moved."""
     nonfinite, restarts = frozenset(map(to, data.nonfinite)), frozenset(map(to, data.restarts))
     return data._replace(nonfinite=nonfinite, restarts=restarts, newest=to(data.newest), onset=to(data.onset))
 

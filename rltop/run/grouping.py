@@ -644,7 +644,6 @@ def _copied(
 
 
 def _nearest(found: FoundRun, runs: Sequence[FoundRun]) -> list[int]:
-    """Indices of the runs written nearest in time, in their order."""
     by_time = sorted(range(len(runs)), key=lambda at: abs((runs[at].modified_s or 0.0) - (found.modified_s or 0.0)))
     return sorted(by_time[:MOST_RUNS])
 

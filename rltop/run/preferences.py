@@ -435,7 +435,6 @@ def read_rules(environment: Mapping[str, str] | None = None) -> tuple[OwnRules, 
 
 
 def _fault_of_setting(rule: str, name: str, value: object, said: Mapping[str, object]) -> str:
-    """Why an entry for a rule has no effect; empty if it has one."""
     from rltop.rules.registry import NAMED, TAKEN_OVER, threshold_fault, without_effect  # noqa: PLC0415
 
     if why := without_effect(rule, name):

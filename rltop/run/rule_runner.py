@@ -127,7 +127,6 @@ class RuleRunner:
         return self._observer.observation(row, raw, self.records)
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
-        """Hide a rule's verdicts, or show them again."""
         if self._engine is not None:
             self._engine.mute(rule, is_muted)
         (self._muted.add if is_muted else self._muted.discard)(rule)

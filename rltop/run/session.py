@@ -234,7 +234,6 @@ WATCHED_MS = 100.0
 
 
 def _paths(found: FoundRun) -> set[str]:
-    """The files of the run, and the other records of it."""
     return {path for each in (found, *found.other_streams) for path in (*each.paths, *each.copies)}
 
 

@@ -186,7 +186,6 @@ def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_a
 
 
 def _why_not_console(path: str, data: bytes) -> str:
-    """Why a part of a console log has no metrics; empty if it has."""
     decoder = CONSOLE.make(DecoderOptions())
     if decoder.feed(data, 0, 0) or decoder.finish():
         return ""

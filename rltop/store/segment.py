@@ -104,7 +104,6 @@ class _Level:
         return len(self.first_steps)
 
     def extend(self, later: _Level) -> None:
-        """Append buckets that are all later."""
         for i in range(max(len(self.columns), len(later.columns))):
             self.column(i).extend(later.column(i))
         self.first_steps.extend(later.first_steps)
