@@ -190,14 +190,19 @@ def worst_level(run: Run, *, has_ever: bool, counts: Callable[[Event], bool] = l
     return max(levels, default=Level.OK)
 
 
-def print_once(found: FoundRun, config: Config, arguments: Namespace) -> int:
-    """Read a file, print it and exit; without `--live` silence is not judged.
+def print_once(found: FoundRun, config: Config, arguments: Namespace, baseline: FoundRun | None = None) -> int:
+    """Read a file, print it, beside that of a baseline run, and exit; without `--live` silence is not judged.
 
     Raises:
-        SourceError: the file cannot be read.
+        SourceError: a file cannot be read.
     """
     session = read_whole(found, config, is_live=arguments.live, has_rollouts=True)
-    return _print(session.runs[0], config, arguments)
+    if baseline is None:
+        return _print(session.runs[0], config, arguments)
+    (other,) = read_whole(baseline, config, is_live=arguments.live).runs
+    if (trouble := reading_error(other)) is not None:
+        raise trouble
+    return _print(session.runs[0], config, arguments, other)
 
 
 def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
@@ -210,7 +215,7 @@ def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
     return _print(session.runs[0], config, arguments)
 
 
-def _print(run: Run, config: Config, arguments: Namespace) -> int:
+def _print(run: Run, config: Config, arguments: Namespace, baseline: Run | None = None) -> int:
     has_rows = any(each.stream.has_values for each in run.streams)
     trouble = reading_error(run)
     if trouble is not None:
@@ -226,7 +231,7 @@ def _print(run: Run, config: Config, arguments: Namespace) -> int:
         from rltop.run import preferences
 
         run.acknowledged = preferences.acknowledged_of(run.path.raw, preferences.load_acknowledged())
-        text = once_text(Snapshot(run), text_width(arguments.width), **output_style(config))
+        text = once_text(Snapshot(run), text_width(arguments.width), baseline=baseline, **output_style(config))
     write_output(text)
     return EXIT_OK if has_rows else EXIT_NO_METRICS
 

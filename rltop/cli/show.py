@@ -86,11 +86,11 @@ def _show_beside(config: Config, arguments: Namespace) -> int:
         discovery = look(paths)
     else:
         baseline = same.path
-    if _is_text(arguments):
-        return _print(discovery, config, arguments)
     others = [each.path for each in discovery.found if each.path != baseline]
     if not others:
         raise SourceError(f"there is no run to compare with {arguments.baseline}", "name it: rltop RUN --baseline RUN")
+    if _is_text(arguments):
+        return _print(discovery, config, arguments, baseline)
     # With one run besides the baseline, open it at once; Escape leads to the list of both.
     is_pair = len(others) == 1
     discovery.found.sort(key=lambda each: is_pair and each.path == baseline)
@@ -99,7 +99,7 @@ def _show_beside(config: Config, arguments: Namespace) -> int:
     return _watch(discovery, config._replace(ui=ui), arguments, paths)
 
 
-def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:
+def _print(discovery: Discovery, config: Config, arguments: Namespace, baseline: str = "") -> int:
     if not discovery.found:
         gone = next((path for path in discovery.missing if not has_magic(path)), None)
         if gone is not None:
@@ -109,11 +109,12 @@ def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:
     from rltop.cli.check import print_once, print_several
 
     say_left_out(discovery.left_out)
-    found = newest_first(discovery.found)
-    if len(found) > 1 and not arguments.newest:
+    found = newest_first([each for each in discovery.found if each.path != baseline])
+    if not arguments.newest and (len(found) > 1 or (baseline and arguments.json)):
         code = print_several(discovery.found, config, arguments)
     else:
-        code = print_once(found[0], config, arguments)
+        other = next((each for each in discovery.found if each.path == baseline), None)
+        code = print_once(found[0], config, arguments, other)
     return EXIT_USAGE if discovery.failed else code
 
 

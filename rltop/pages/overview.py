@@ -86,6 +86,7 @@ from rltop.structs import NamedTuple, Remembered, Struct
 if TYPE_CHECKING:
     from rltop.pages.flow import Flow
     from rltop.pages.where import OpenStep
+    from rltop.run.run import Run
     from rltop.stats.ranks import StageSummary
 
 _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
@@ -712,6 +713,21 @@ class _Painter:
         return [title, *self._metrics.paint_more(room - 2)]
 
 
+def with_baseline_run(view: OverviewView, ours: Snapshot, other: Run, known: Remembered) -> OverviewView:
+    """The overview with the values of a baseline run at the same step, and where the run diverges from it."""
+    if view.is_empty:
+        return view
+    from rltop.pages.compare import first_divergence, with_baseline  # noqa: PLC0415 - few sessions compare anything
+
+    theirs, last = Snapshot(other), other.main.stream.last_step or 0
+    ends = f" (ends at step {units.step(last)})" if last < (ours.step or 0) else ""
+    return view._replace(
+        rows=with_baseline(view.rows, ours, theirs),
+        more=with_baseline(view.more, ours, theirs),
+        divergence=f"vs {other.name.display}{ends}: {first_divergence(ours.run, other, known)}",
+    )
+
+
 class OverviewPage(Page):
     details = frozenset({TargetKind.METRIC, TargetKind.VERDICT, TargetKind.NUMBERED})
     where = (Scope.MARKS, Scope.OVERLAY)
@@ -764,7 +780,9 @@ class OverviewPage(Page):
             and not any(one.rule == LIVENESS_RULE for one in run.verdicts)
         ):
             return self._last[2] if moment.is_paused else self._with_new_clocks(moment, opened, width)
-        view = self._beside(build_overview(moment.snapshot, width=width, height=height), moment)
+        view = build_overview(moment.snapshot, width=width, height=height)
+        if other is not None:
+            view = with_baseline_run(view, moment.snapshot, other, self._remembered)
         if moment.is_paused:
             view = view._replace(header=view.header._replace(state=RunState.PAUSED, age_s=None))
         rows = paint_overview(
@@ -773,20 +791,6 @@ class OverviewPage(Page):
         rows = fill(rows, max(height, len(rows)))
         self._last = (now, view, rows, _paint_clocks(view, width, glyphs))
         return rows
-
-    def _beside(self, view: OverviewView, moment: Moment) -> OverviewView:
-        other = baseline_of(moment)
-        if other is None or view.is_empty:
-            return view
-        from rltop.pages.compare import first_divergence, with_baseline  # noqa: PLC0415 - few sessions compare anything
-
-        ours, theirs, last = moment.snapshot, Snapshot(other), other.main.stream.last_step or 0
-        ends = f" (ends at step {units.step(last)})" if last < (ours.step or 0) else ""
-        return view._replace(
-            rows=with_baseline(view.rows, ours, theirs),
-            more=with_baseline(view.more, ours, theirs),
-            divergence=f"vs {other.name.display}{ends}: {first_divergence(ours.run, other, self._remembered)}",
-        )
 
     def _with_new_clocks(self, moment: Moment, opened: OpenStep | None, width: int) -> Sequence[Row]:
         assert self._last is not None

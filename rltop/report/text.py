@@ -31,9 +31,11 @@ from rltop.rows.themes import PLAIN, Palette, load_palette, look_of
 from rltop.rules.diagnosis import next_steps
 from rltop.run.preferences import was_acknowledged
 from rltop.run.snapshot import Snapshot
+from rltop.structs import Remembered
 
 if TYPE_CHECKING:
     from rltop.pages.run_entry import RunEntry
+    from rltop.run.run import Run
 
 
 PALETTE = "terminal"
@@ -46,11 +48,18 @@ _ENDINGS = {
 
 
 def once_text(
-    snapshot: Snapshot, width: int, height: int | None = None, *, use_color: bool = False, is_ascii: bool = False
+    snapshot: Snapshot,
+    width: int,
+    height: int | None = None,
+    *,
+    baseline: Run | None = None,
+    use_color: bool = False,
+    is_ascii: bool = False,
 ) -> str:
-    from rltop.pages.overview import build_overview, paint_overview  # noqa: PLC0415 - `check` needs no overview
+    from rltop.pages.overview import build_overview, paint_overview, with_baseline_run  # noqa: PLC0415 - `check` needs no overview
 
     view = build_overview(snapshot, width=width, height=height if height is not None else 40)
+    view = view if baseline is None else with_baseline_run(view, snapshot, baseline, Remembered())
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = list(paint_overview(view, width, height, glyphs))
     rows += [row for one in own_words(snapshot.run) for row in text_rows(one, width, glyphs, "dim")]

@@ -525,3 +525,20 @@ def test_from_inside_of_a_zip_archive_it_says_how_to_install_it(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert "Traceback" not in done.stderr
     assert "rltop.pyz, where the files" in done.stderr and "  install it" in done.stderr
+
+
+def test_a_run_is_printed_beside_the_baseline_run_as_the_screen_shows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, reward in (("one", 0.5), ("two", 0.25)):
+        (tmp_path / name).mkdir()
+        rows = [{"step": n, "reward": reward + 0.001 * n, "loss": 0.1} for n in range(1, 41)]
+        (tmp_path / name / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    two, one = str(tmp_path / "two"), str(tmp_path / "one")
+    for paths in ([two], [str(tmp_path)]):
+        code, said, _ = run(["--once", *paths, "--baseline", one, "--width", "140"], capsys)
+        assert code == 0 and said.startswith(" two ") and "vs one: " in said
+        row = next(line for line in said.splitlines() if line.startswith("   reward"))
+        assert "vs run" in said and "−0.25" in row
+    assert [each["run"] for each in json.loads(run(["--json", two, "--baseline", one], capsys)[1])] == ["two", "one"]
+    assert "no run to compare with" in run(["--once", one, "--baseline", one], capsys)[2]
