@@ -61,6 +61,7 @@ class FakeRun:
     kind_note: str = ""
     kind_title: str = ""
     age_s: float | None = 12.0
+    silent_s: float | None = None
     behind_bytes: int = 0
     loading: float | None = None
     has_caught_up: bool = True

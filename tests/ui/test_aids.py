@@ -226,6 +226,8 @@ async def test_nothing_to_copy_is_answered(tmp_path: Path) -> None:
         assert status_text(app) == "nothing is selected that can be copied"
         await go(pilot, "12")
         assert status_text(app) == "no step has been read yet"
+        await press(pilot, "less_than_sign")
+        assert status_text(app) == "no step has been read yet"
 
 
 async def test_a_key_that_can_do_nothing_says_why() -> None:
