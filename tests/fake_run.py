@@ -76,7 +76,8 @@ class FakeRun:
     role: str = ""
     is_rank: bool = False
     other_streams: Sequence[FakeRun] = ()
-    rank_paths: frozenset[str] = frozenset()
+    rank_paths: Mapping[str, str] = field(default_factory=dict)
+    failed_rank: str = ""
     arrangement: Arrangement = AS_FOUND
     goal: Goal = NO_GOAL
     own_rules: OwnRules = field(default_factory=dict)

@@ -571,21 +571,28 @@ def paint_streams(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
         return []
     builder = RowBuilder(width, glyphs).add(" STREAMS", "title")
     parts = [part for part in snapshot.streams if not part.source.is_rank]
-    left, ranks = len(parts), len(snapshot.streams) - len(parts)
+    left, ranks, failed = len(parts), len(snapshot.streams) - len(parts), snapshot.run.failed_rank
     for part in parts:
         name, state = Label.of(part.role or snapshot.stream.name or "run").display, part.source.state
         step = "no row yet" if part.step is None else f"step {units.step(part.step)}"
-        word = "" if state is RunState.LIVE else f" {state.value}"
+        # The run died with one of its ranks, which is named behind their number.
+        is_plain = state is RunState.LIVE or (failed and part.source is snapshot.run)
+        word, sign = "" if is_plain else f" {state.value}", "" if failed and is_plain else f"{glyphs.states[state]} "
         if builder.room < cell_width(name) + len(step) + len(word) + 10:
             break
         left -= 1
-        builder.add("  ").add(f"{glyphs.states[state]} ", "dim").add(name, "strong")
+        builder.add("  ").add(sign, "dim").add(name, "strong")
         builder.add(f" {step}", "value").add(word, "dim")
     if left:
         builder.add(f"  +{left}", "dim")
     words = units.counted(ranks, "rank")
     if ranks and builder.room >= len(words) + 2:
-        builder.add("  ").add(words, "text", Target(TargetKind.RANKS))
+        history = snapshot.source.ranks
+        is_compared = not failed or snapshot.run.lagging or (history is not None and history.steps)
+        builder.add("  ").add(words, "text", Target(TargetKind.RANKS) if is_compared else None)
+        ending = f", {failed} {snapshot.run.state.value}"
+        if failed and builder.room >= cell_width(ending):
+            builder.add(ending, "crit", Target(TargetKind.LOG))
         if snapshot.at_step is None and snapshot.source.loading is None:
             builder.whole([(f", {words}", "warn") for words in snapshot.run.lagging])
     return [builder.row()]

@@ -179,6 +179,7 @@ class LogPage(ListPage[int]):
     def __init__(self) -> None:
         super().__init__()
         self._is_centred = False
+        self._been_shown: set[str] = set()
         self._opened: ConsoleLog | None = None
         self._view: LogView | None = None
         self._found = _Found((None, ""))
@@ -247,7 +248,7 @@ class LogPage(ListPage[int]):
         if view is None or log is None:
             return Say("there is no console log: name one with --log FILE")
         if key == "log-file":
-            return self._show_file(view, log)
+            return self._show_file(view, log, moment.snapshot.run.failure_log)
         if key == "log-step":
             return self._show_step(view, moment)
         return self._show_error(view, 1 if key == "error-after" else -1, moment.keys)
@@ -259,12 +260,15 @@ class LogPage(ListPage[int]):
         no_errors = set() if view.errors else {"error-after", "error-before"}
         return no_errors | ({"log-file"} if len(view.state.paths) < 2 else set())
 
-    def _show_file(self, view: LogView, log: ConsoleLog) -> Effect:
+    def _show_file(self, view: LogView, log: ConsoleLog, failed: str) -> Effect:
         paths = list(view.state.paths)
         if len(paths) < 2:
             return Say("this is the only console log that was found; --log FILE names another")
-        self.held = None
-        log.show(paths[(paths.index(view.state.path) + 1) % len(paths)] if view.state.path in paths else paths[0])
+        self.held, shown = None, view.state.path
+        self._been_shown.add(shown)
+        # The log with the failure, if that came after this page was opened.
+        after = paths[(paths.index(shown) + 1) % len(paths)] if shown in paths else paths[0]
+        log.show(failed if failed in paths and failed not in self._been_shown else after)
         return Redraw()
 
     def _show_step(self, view: LogView, moment: Moment) -> Effect:

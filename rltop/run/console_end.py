@@ -144,7 +144,7 @@ def silent_run(run: Run, log: str = "") -> SilentRun:
         total=stream.total_steps, restarts={*stream.restarts, *([] if rules is None else rules.liveness.resumed)},
         is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
         newest=[stream.row(step) for step in stream.steps(last=_COMPARED)],
-        ranks=frozenset(str(Path(each).absolute()) for each in run.rank_paths if is_log(each)),
+        ranks=frozenset(filter(is_log, run.rank_paths)),
     )  # fmt: skip
 
 

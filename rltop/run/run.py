@@ -6,8 +6,9 @@ verdicts and events are combined, each labelled with its stream, and ranks, whic
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain, repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from rltop import units
@@ -308,10 +309,11 @@ class Run:
     @property
     def _ended_by(self) -> Ending | None:
         """The failure in the adjacent console log, if no row has followed and no stream has a better description."""
+        if self.ending is None or self.ending.rows != self.main.stream.rows:
+            return None
         ranks = self.rank_paths
-        said = (each.failure.raw for each in self.streams if each.path.raw not in ranks)
-        is_told = any(one and not one.startswith(BARE_FAILURES) for one in said)
-        return None if is_told or self.ending is None or self.ending.rows != self.main.stream.rows else self.ending
+        said = (each.failure.raw for each in self.streams if str(Path(each.path.raw).absolute()) not in ranks)
+        return None if any(one and not one.startswith(BARE_FAILURES) for one in said) else self.ending
 
     @property
     def _died_job(self) -> JobStatus | None:
@@ -367,8 +369,14 @@ class Run:
         ]
 
     @property
-    def rank_paths(self) -> frozenset[str]:
-        return frozenset(each.path.raw for each in self.other_streams if each.is_rank)
+    def rank_paths(self) -> Mapping[str, str]:
+        """Absolute path → rank, for each rank that has a stream of its own."""
+        ranks = [each for each in self.other_streams if each.is_rank]
+        return {str(Path(each.path.raw).absolute()): each.role for each in ranks}
+
+    @property
+    def failed_rank(self) -> str:
+        return self.rank_paths.get(self.failure_log, "") if self.state in (RunState.DIED, RunState.INTERRUPTED) else ""
 
     # -- verdicts ----------------------------------------------------------------------------------------------------
 

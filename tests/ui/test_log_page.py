@@ -195,3 +195,26 @@ async def test_of_a_run_that_died_before_its_first_step_the_error_is_opened_thou
         assert "\u25c6 1 error" in page_text(app) and "4 of 156" in page_text(app)
         await press(pilot, "end")
         assert "at the end, following" in page_text(app)
+
+
+async def test_the_key_for_other_files_goes_first_to_the_log_of_the_rank_that_failed(tmp_path: Path) -> None:
+    def write(name: str, text: str, at_s: float = 0.0) -> None:
+        (tmp_path / name).write_text(text)
+        os.utime(tmp_path / name, (WRITTEN_S + at_s, WRITTEN_S + at_s))
+
+    write("metrics.jsonl", RECORDED.read_text())
+    for rank in range(4):
+        write(f"rank_{rank}.log", "waiting for all_reduce\n")
+    async with running(app_over(tmp_path / "metrics.jsonl"), SIZE) as (app, pilot):
+        await opened(pilot, app, "waiting for all_reduce")
+        console = app.followed.console
+        assert console is not None
+        failed = console.state.paths[2]
+        trace = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
+        write(failed, f"{trace}torch.OutOfMemoryError: CUDA out of memory.\n", 1.0)
+        app.session._endings = None  # it has looked already, and asks again only later
+        app.session.read_endings()
+        assert app.followed.failure_log == failed
+        await press(pilot, "f")
+        await until(pilot, app, lambda: "OutOfMemoryError" in page_text(app))
+        assert console.state.path == failed

@@ -14,8 +14,12 @@ from rltop.cli import main
 from rltop.cli.open_session import read_whole
 from rltop.config import Config
 from rltop.model import RunState
+from rltop.pages.header import paint_streams
+from rltop.rows.glyphs import UNICODE
+from rltop.rows.rows import TargetKind
 from rltop.run.discover import discover
 from rltop.run.run import Run
+from rltop.run.snapshot import Snapshot
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
@@ -74,6 +78,10 @@ def test_the_rank_that_failed_first_is_the_cause_of_death(
     told = said(tmp_path, capsys)
     assert all(OOM in text and f"rank_{failed}.log" in text for text in told.values()), told
     assert "died" in told["where"] and not any("Watchdog" in text for text in told.values())
+    assert all(f"4 ranks, rank {failed} died" in told[one] for one in ("--once", "check"))
+    streams = paint_streams(Snapshot(run), 100, UNICODE)[0]
+    assert [streams.text[link.start : link.stop] for link in streams.links] == [f", rank {failed} died"]
+    assert [link.target.kind for link in streams.links] == [TargetKind.LOG]
     assert "last line" not in told["where"] or f"last line: {OOM}" in told["where"]
 
 
