@@ -10,7 +10,8 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 from rltop.errors import DecodeError, SourceError
 from rltop.files import has_wide_characters
@@ -205,20 +206,13 @@ for _name in _TOLD:
     setattr(OuterDecoder, _name, _of_inner(_name))
 
 
-class ClosedDecoder(Decoder):
+class ClosedDecoder(OuterDecoder):
     """What a decoder had to tell, without its data; it takes no more."""
 
     def __init__(self, whole: Decoder) -> None:
         self.counts = whole.counts
-        self._told = {name: getattr(whole, name) for name in _TOLD}
-
-
-def _of_told(name: str) -> property:
-    return property(lambda decoder: decoder._told[name])
-
-
-for _name in _TOLD:
-    setattr(ClosedDecoder, _name, _of_told(_name))
+        told = {name: getattr(whole, name) for name in _TOLD}
+        self._inner = cast("Decoder", SimpleNamespace(**told, take_spans=list))
 
 
 # -- pending bytes of binary files ---------------------------------------------------------------------------------

@@ -720,7 +720,6 @@ def take_time(row: Row) -> float | None:
 
 
 def total_of(row: Row) -> int | None:
-    """The run's total number of steps, if the row has it."""
     if row.keys().isdisjoint(_TOTAL_KEYS):
         return None
     for key in _TOTAL_KEYS:

@@ -91,7 +91,6 @@ class SignalReading(NamedTuple):
 
     @property
     def is_nonfinite_now(self) -> bool:
-        """The newest logged value is not finite."""
         if self.mark is None:
             return False
         return self.point is None or self.mark.step >= self.point.step

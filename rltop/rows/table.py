@@ -423,7 +423,6 @@ class TablePainter(Generic[T]):
 
 
 def paint_table(table: Table[T], width: int, glyphs: Glyphs, *, has_head: bool = True) -> list[Row]:
-    """The head row, then the rows of each item."""
     painter = TablePainter(table, width, glyphs)
     rows = [row for number in range(len(table.items)) for row in painter.rows(number)]
     return [painter.head(), *rows] if has_head else rows

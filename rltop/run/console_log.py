@@ -174,7 +174,6 @@ class ConsoleLog:
                 self._bell.notify()
 
     def show(self, path: str) -> None:
-        """Switch to another of the files."""
         with self._bell:
             self._wanted = path
             self._bell.notify()
