@@ -116,8 +116,7 @@ _SAMPLE = regex(
 """Signs of sample text, even in a line from a trainer."""
 _PROSE = regex(r"(?i)prompt|template|instruction|question|message")
 """Settings that may be text for a model if they are longer than a word."""
-_WORD = regex(r"[\w./@:+\[\]-]{1,128}")
-"""A key, or a short identifier such as a host."""
+_WORD = regex(r"[\w./@:+\[\]-]{1,128}")  # a key, or a short identifier such as a host
 _FRAME = regex(r"\s+File \"[^\"]{1,300}\", line \d+")
 _PACKAGES = (
     "vllm|sglang|torch|transformers|trl|verl|ray|nemo[-_]rl|prime[-_]rl|skyrl|openrlhf|slime|miles|megatron[-_]core|"

@@ -233,7 +233,7 @@ _IDENTITIES: dict[int, str] = {}
 
 
 def _identity(pid: int) -> str:
-    """Boot, process namespace and start of this process: its id may be another's elsewhere, or later."""
+    # Boot, process namespace and start of this process: its id may be another's elsewhere, or later.
     if pid not in _IDENTITIES:
         try:
             boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]

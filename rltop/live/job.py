@@ -122,7 +122,7 @@ def _with_stopped(where: JobStatus) -> JobStatus:
 
 
 def _with_gone(where: JobStatus) -> JobStatus:
-    """Dead, if all processes in a phase are gone; stuck, if others are left, which wait for them."""
+    # Dead, if all processes in a phase are gone; stuck, if others are left, which wait for them.
     lost = [each for each in where.ranks if each.cause == GONE_PROCESS]
     if not lost or where.state not in ("running", "stuck", "unknown"):
         return where

@@ -100,7 +100,7 @@ def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "
 
 
 def without_gone(processes: Sequence[Process]) -> Sequence[Process]:
-    """The processes, with those dead that `writers.gone` reports; a phase that has ended since names none of them."""
+    # A phase that has ended since the check names none of those that are gone.
     gone = {(each.pid, each.host): each for each in processes if each.source == WRITERS and each.state == "dead"}
     if not gone:
         return processes

@@ -66,8 +66,7 @@ _CLOCK = regex(
     r"(?P<at>[0-2]\d:[0-5]\d:[0-6]\d(?:\.\d{6})?)(?![:\d])"
     r"|^[\s\[(]*(?P<alone>[0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,9})?)(?![:\d])"
 )
-_HEADS = 4
-"""How many clocks may stand one after the other: those of launcher, shell and process."""
+_HEADS = 4  # clocks that may stand one after the other: those of launcher, shell and process
 _QUARTERS = (-38, -14, -10, 14, 18, 22, 23, 26, 35, 38, 42, 51, 55, *range(-48, 57, 4))
 ZONES_S = tuple(900.0 * quarters for quarters in _QUARTERS)
 """Offsets ahead of UTC of all time zones."""

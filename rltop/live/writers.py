@@ -13,8 +13,7 @@ SOURCE = "writers of its files"
 STOPPED = "T"
 MOST_PROCESSES = 4_096
 GONE = "gone without a word"
-_FIRST_NAMESPACE = "4026531836"
-"""Inode of the process namespace that sees all others; `PROC_PID_INIT_INO` of Linux."""
+_FIRST_NAMESPACE = "4026531836"  # the process namespace that sees all others: `PROC_PID_INIT_INO` of Linux
 
 
 def own_pids(proc: str = "/proc") -> Iterator[str]:
@@ -67,10 +66,7 @@ def _has_open(folder: str, wanted: Collection[str]) -> bool:
 
 
 def gone(processes: Iterable[Process], now_s: float) -> Sequence[Process]:
-    """Those of a job's processes that ran on this node and no longer exist.
-
-    Ask before the files are read: a process may end its phase and exit at any time.
-    """
+    """A job's processes of this node that no longer exist. Read its files after: one may have ended its phase."""
     found = [each for each in processes if each.pid is not None and each.state == "running" and _is_gone(each)]
     return [Process(SOURCE, now_s, state="dead", pid=each.pid, host=each.host, cause=GONE) for each in found]
 
@@ -84,7 +80,7 @@ def place_of(process: Process) -> str:
 
 
 def _own_place() -> list[str]:
-    """Boot and process namespace of this process, as in `Process.identity`; empty elsewhere than on Linux."""
+    # Boot and process namespace, as in `Process.identity`; empty elsewhere than on Linux.
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
         return [boot, str(Path("/proc/self/ns/pid").readlink()).strip("pid:[]")]
@@ -110,7 +106,7 @@ def _is_gone(process: Process) -> bool:
 
 
 def _may_be_elsewhere(pid: int, namespace: str) -> bool:
-    """Whether a process of a container of this node may have an id, in a namespace of its own."""
+    # A process of a container of this node has another id in a namespace of its own.
     if namespace != _FIRST_NAMESPACE or not os.path.exists("/proc/1/status"):  # noqa: PTH110
         return True
     for status in Path("/proc").glob("[0-9]*/status"):

@@ -166,7 +166,6 @@ def _log_of(snapshot: Snapshot) -> Target | None:
 
 
 def _stuck(snapshot: Snapshot, opened: OpenStep | None, worst: Verdict | None) -> Sentence | None:
-    """That the run hangs; what else is wrong with it comes behind."""
     if opened is not None and opened.is_stuck:
         text = "; ".join([f"stuck: {opened.words(0)}", *opened.because])
     elif snapshot.source.state is RunState.STUCK and not snapshot.part.state_note:

@@ -47,8 +47,7 @@ _SAID_BY_JOB = {
     RunState.DIED: {"finished": RunState.FINISHED}, RunState.INTERRUPTED: {"finished": RunState.FINISHED},
 }  # fmt: skip
 """State from the rows → state of the job → combined state."""
-_LAGGING = 3
-"""Records that a rank's file may lack of what the others have while rows arrive."""
+_LAGGING = 3  # records that a rank's file may lack of what the others have while rows arrive, one file after the other
 _OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
 _Log = tuple[str, Sequence[Event], Sequence[float | None]]
 """Stream name, events, and when the row of each was written."""
@@ -270,7 +269,7 @@ class Run:
 
     @property
     def _told_job(self) -> JobStatus | None:
-        """`job` as followed, or by its processes; whether a log beside it is its own, `ending` tells."""
+        # As followed, or by its processes; whether a log beside it is its own, `ending` tells.
         return self.job if self.whereabouts is not None or (self.seen is not None and self.seen.stopped) else None
 
     @property
@@ -295,7 +294,6 @@ class Run:
 
     @property
     def is_in_log(self) -> bool:
-        """Whether its file is a console log, which tells more than its rows."""
         return self.main.kind_title == CONSOLE.title and self.path.raw != "-"
 
     @property
@@ -352,10 +350,7 @@ class Run:
 
     @property
     def lagging(self) -> Sequence[str]:
-        """The rank of each group, such as all actors, whose rows end furthest before those of the others, in words.
-
-        Files are written and read one after the other, so a few records do not count while rows arrive.
-        """
+        """The rank of each group, such as all actors, whose rows end furthest before those of the others, in words."""
         groups: dict[str, list[tuple[int, str]]] = {}
         for each in self.other_streams:
             if each.is_rank and each.stream.last_step is not None:

@@ -396,7 +396,7 @@ def read_error(text: str) -> tuple[str, bool] | None:
 
 
 def names_no_cause(text: str) -> bool:
-    """Is it only the last word of a launcher, behind the error itself?"""
+    # The last word of a launcher, behind the error itself.
     return re.search(_LAUNCHER_SAYS, text) is not None
 
 
