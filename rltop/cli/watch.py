@@ -555,7 +555,8 @@ class RunWatch:
             announcer, run.main.stream.rows
         )
         if run.failure.raw and state in (RunState.DIED, RunState.INTERRUPTED) and is_news:
-            return _broken_off(run)
+            # Which of several ranks failed first, only their logs tell.
+            return _broken_off(run) if has_looked or not run.rank_paths else None
         if self._is_process_gone(run):
             return "finished", f"process {self._options.pid} has ended", EXIT_OK
         return self._given_up(announcer, silent_s)

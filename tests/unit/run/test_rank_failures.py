@@ -54,9 +54,10 @@ def only(folder: Path) -> Run:
 
 def said(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     told = {}
-    for command in (["where"], ["--once"], ["check"]):
+    for command in (["where"], ["--once"], ["check"], ["watch"]):
         main([*command, str(folder)])
-        told[command[0]] = " ".join(capsys.readouterr().out.split())
+        captured = capsys.readouterr()
+        told[command[0]] = " ".join(f"{captured.out} {captured.err}".split())
     return told
 
 
@@ -76,7 +77,8 @@ def test_the_rank_that_failed_first_is_the_cause_of_death(
     assert (run.state, run.failure.raw) == (RunState.DIED, f"{OOM}.")
     assert run.failure_log == f"{tmp_path}/rank_{failed}.log"
     told = said(tmp_path, capsys)
-    assert all(OOM in text and f"rank_{failed}.log" in text for text in told.values()), told
+    assert all(OOM in text for text in told.values()), told
+    assert all(f"rank_{failed}.log" in told[command] for command in ("where", "--once", "check"))
     assert "died" in told["where"] and not any("Watchdog" in text for text in told.values())
     assert all(f"4 ranks, rank {failed} died" in told[one] for one in ("--once", "check"))
     streams = paint_streams(Snapshot(run), 100, UNICODE)[0]
