@@ -261,10 +261,10 @@ def _outstanding(phase: Phase) -> str | None:
     return f"{max(0, phase.of - phase.done)} of {phase.of}"
 
 
-def processes_of(phases: Phases, source: str) -> list[Process]:
+def processes_of(phases: Phases, source: str, *, has_failed: bool = True) -> list[Process]:
     """The state of each process that a log or a trace distinguishes; for a failed one, the phase that it failed in."""
     inner, failed = phases.innermost(), None if phases.failure is None else phases.failure.phase
-    if failed is not None and failed not in inner:
+    if has_failed and failed is not None and failed not in inner:
         inner = [each for each in inner if each.process != failed.process]
         inner += [failed] if failed.process else []
     found = [

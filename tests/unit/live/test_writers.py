@@ -205,6 +205,26 @@ def test_a_process_that_was_killed_in_a_phase_is_gone_wherever_the_state_is_said
     assert main(["check", str(path)]) == 0 and "gone" not in capsys.readouterr().out, "it reads files only"
 
 
+def test_a_process_that_ended_a_phase_with_an_error_is_not_gone_without_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    loop = (
+        "from rltop.integrations import JsonlWriter\n"
+        f"log = JsonlWriter({str(path)!r})\n"
+        "for step in range(9):\n"
+        "    with log.phase('train'):\n"
+        "        if step == 8: raise RuntimeError('CUDA out of memory')\n"
+        "    log.log(step, {'loss': 0.5})\n"
+    )
+    assert subprocess.run([sys.executable, "-c", loop], capture_output=True, check=False).returncode == 1
+    for arguments in (["where", str(path)], ["--once", str(path)]):
+        main(arguments)
+        assert "gone" not in capsys.readouterr().out, arguments
+    main(["where", str(path)])
+    assert "RuntimeError: CUDA out of memory" in capsys.readouterr().out
+
+
 def test_a_screen_that_follows_a_job_sees_its_process_gone(tmp_path: Path) -> None:
     path, now_s = tmp_path / "metrics.jsonl", time.time()
     pid = killed_in(path)
