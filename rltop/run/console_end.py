@@ -208,7 +208,11 @@ def own_logs(run: SilentRun) -> list[str]:
     is_torchrun = TORCHRUN.match(own.absolute().parent.parent.name) is not None  # `logs` are those of its ranks
     found: dict[str, tuple[float, str]] = {}
     for path in logs:
-        name, is_rank = Path(path).name, path in run.ranks
+        # Only one rank may print rows: then the run's own file is its log, and those of the others are alike.
+        # Logs named by GPU are as often those of as many runs.
+        is_alike = is_torchrun or (_pattern(path) == _pattern(str(own.absolute())) and "gpu" not in own.name.lower())
+        is_sibling = str(own.absolute()) in run.ranks and is_of_rank(path) and is_alike
+        name, is_rank = Path(path).name, path in run.ranks or is_sibling
         is_named_alike = _stem(name) == stem or is_torchrun or is_rank
         if (path == str(own.absolute()) and not is_rank) or (is_only_by_name and not is_named_alike):
             continue

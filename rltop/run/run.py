@@ -365,8 +365,11 @@ class Run:
 
     @property
     def rank_paths(self) -> Mapping[str, str]:
-        """Absolute path → rank, for each rank that has a stream of its own."""
+        """Absolute path → rank, for each rank that has a stream of its own; or for the only one that prints rows."""
         ranks = [each for each in self.other_streams if each.is_rank]
+        own = str(Path(self.path.raw).absolute())
+        if not ranks and self.is_in_log and RANK_LOG.search(own) is not None:
+            return {own: ""}
         return {str(Path(each.path.raw).absolute()): each.role for each in ranks}
 
     @property

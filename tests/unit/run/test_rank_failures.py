@@ -87,6 +87,30 @@ def test_the_rank_that_failed_first_is_the_cause_of_death(
     assert "last line" not in told["where"] or f"last line: {OOM}" in told["where"]
 
 
+@pytest.mark.parametrize("place", ["rank_{0}.log", "worker-{0}.out", "attempt_0/{0}/stdout.log"])
+@pytest.mark.parametrize("has_watchdog", [False, True])
+def test_the_first_failure_is_the_cause_where_one_rank_alone_prints_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, has_watchdog: bool
+) -> None:
+    for rank in range(4):
+        late = f"{clock(602.0)} {WATCHDOG.format(rank)}\n" if has_watchdog else ""
+        begin = steps() if rank == 0 else f"{clock(-400.0)} INFO NCCL rank {rank} ready\n"
+        end = f"{TRACE}{OOM}.\n" if rank == 2 else late
+        write(tmp_path / place.format(rank), begin + end, 2.0 if rank == 2 else 602.0 if late else 0.0)
+    run = only(tmp_path)
+    assert (run.state, run.failure.raw) == (RunState.DIED, f"{OOM}.")
+    assert run.failure_log == str(tmp_path / place.format(2))
+    told = said(tmp_path, capsys)
+    assert all(OOM in text and "Watchdog" not in text for text in told.values()), told
+
+
+def test_a_run_that_ended_did_not_die_of_what_stands_in_the_log_of_another_gpu(tmp_path: Path) -> None:
+    write(tmp_path / "gpu_0.log", steps(), 0.0)
+    write(tmp_path / "gpu_1.log", f"{clock(-400.0)} INFO starts\n{TRACE}{OOM}.\n", -390.0)
+    runs = [read_whole(found, Config()).runs[0] for found in discover([str(tmp_path)]).found]
+    assert [run.state for run in runs if run.main.stream.rows] == [RunState.STUCK]
+
+
 @pytest.mark.parametrize("above", [".", "logs", "logs/none_x7k2ab_9", "none_x7k2ab_9"])
 def test_the_folders_of_torchrun_inside_that_of_the_run_belong_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], above: str
