@@ -202,7 +202,7 @@ def _job_files(
     path: str, log: str, told: Callable[[], Sequence[Sequence[PhaseEvent]]], run: Run | None = None
 ) -> JobFiles:
     events = told()
-    lost = gone(processes_of(merged(*events), "", has_failed=False), Clock().wall())
+    lost = gone(processes_of(merged(*events), "", has_failed=False), Clock().wall(), (path, log))
     # They may have ended their phases meanwhile.
     return JobFiles(path, log, told() if lost else events, run, gone=lost)
 

@@ -334,7 +334,7 @@ class JobProbe(Probe):
         if now_s < self._next_writers_s:
             return False
         self._next_writers_s, before = now_s + WRITERS_EVERY_S, self._stopped
-        lost = gone(processes_of(self._phases, "", has_failed=False), now_s)
+        lost = gone(processes_of(self._phases, "", has_failed=False), now_s, (self.log, self.source))
         self._stopped = *stopped_writers((self.log, self.source), now_s), *lost
         if lost:
             self._next_traces_s = now_s  # they may have ended their phase meanwhile

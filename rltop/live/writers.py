@@ -65,9 +65,15 @@ def _has_open(folder: str, wanted: Collection[str]) -> bool:
     return False
 
 
-def gone(processes: Iterable[Process], now_s: float) -> Sequence[Process]:
-    """A job's processes of this node that no longer exist. Read its files after: one may have ended its phase."""
+def gone(processes: Collection[Process], now_s: float, files: Collection[str] = ()) -> Sequence[Process]:
+    """A job's processes of this node that no longer exist. Read its files after: one may have ended its phase.
+
+    None if a process that is in no phase holds its files open: it may go on without its child.
+    """
     found = [each for each in processes if each.pid is not None and each.state == "running" and _is_gone(each)]
+    inside = {each.pid for each in processes}
+    if found and any(each.pid not in inside for each in writers(files, now_s)):
+        return []
     return [Process(SOURCE, now_s, state="dead", pid=each.pid, host=each.host, cause=GONE) for each in found]
 
 

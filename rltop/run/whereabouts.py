@@ -117,7 +117,9 @@ def seen(
     path = log_of(run.path.raw)[0]
     log = path if silent.is_console and not silent.log else next(iter(logs), "")
     told = _trace_events(run)
-    if silent.may_be_stopped and (lost := gone(processes_of(merged(*told), "", has_failed=False), clock.wall())):
+    if silent.may_be_stopped and (
+        lost := gone(processes_of(merged(*told), "", has_failed=False), clock.wall(), (path, log))
+    ):
         told, stopped = _trace_events(run), (*stopped, *lost)
     files = facts_from_files(log, [events_of_rows(silent), *told], path, clock.wall(), read)
     return FilesSeen(silent.rows, files, clock, stopped)

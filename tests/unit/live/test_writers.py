@@ -225,6 +225,22 @@ def test_a_process_that_ended_a_phase_with_an_error_is_not_gone_without_a_word(
     assert "RuntimeError: CUDA out of memory" in capsys.readouterr().out
 
 
+def test_a_loop_that_goes_on_without_its_child_is_not_dead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    killed_in(path)
+    parent = "import sys; file = open(sys.argv[1], 'a'); print(flush=True); sys.stdin.readline()"
+    arguments = [sys.executable, "-c", parent, str(path)]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as going:
+        assert going.stdout is not None
+        going.stdout.readline()
+        for command in (["where", str(path)], ["--once", str(path)]):
+            main(command)
+            assert "gone" not in capsys.readouterr().out, command
+        going.communicate()
+    main(["where", str(path)])
+    assert "gone" in capsys.readouterr().out
+
+
 def test_a_screen_that_follows_a_job_sees_its_process_gone(tmp_path: Path) -> None:
     path, now_s = tmp_path / "metrics.jsonl", time.time()
     pid = killed_in(path)
