@@ -142,7 +142,7 @@ def silent_run(run: Run, log: str = "") -> SilentRun:
     return SilentRun(
         run.path.raw, log, stream.rows, stream.last_step, stream.stride, newest_s, slack_s, timed=timed, came_s=came_s,
         total=stream.total_steps, restarts={*stream.restarts, *([] if rules is None else rules.liveness.resumed)},
-        is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
+        is_console=run.is_in_log,
         newest=[stream.row(step) for step in stream.steps(last=_COMPARED)],
         ranks=frozenset(filter(is_log, run.rank_paths)),
     )  # fmt: skip
