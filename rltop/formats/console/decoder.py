@@ -440,12 +440,14 @@ class ConsoleDecoder(Decoder):
         self._named_total: int | None = None
         self._is_summed_up = False
         self._has_trainer_rows = False
-        """If a trainer logs rows, lines that look like a custom loop's are ignored."""
+        """If a trainer logs rows, lines that look like a custom loop's are ignored, but for evaluations."""
         self._has_loop_rows = False
         self._head: LineMetrics | None = None
         """Step without metrics yet, named on line `_goes_on_from`."""
         self._goes_on_from: int | None = None
         """Number of the last parsed line of a loop: pairs on the next line belong to it."""
+        self._added: set[str] = set()
+        """Keys of the pairs that such lines added to the newest step: where they repeat, they are of another."""
         self._bar_offset, self._bar_done, self._bar_epoch = 0, 0, math.inf
         self._loop, self._loop_unit = LoopSteps(), ""
         self._drawn: Row = {}
@@ -572,6 +574,7 @@ class ConsoleDecoder(Decoder):
             if not found.is_of_loop:
                 self._has_trainer_rows = True
             elif self._has_trainer_rows or (found.is_guess and found.is_of_bar and self._has_loop_rows):
+                self._take_evaluation(found, hit.number, records)
                 continue
             elif (found.is_head and not self._unnumbered.step) or (found.is_guess and self._has_loop_rows):
                 self._take_head(found, hit, text)
@@ -585,11 +588,13 @@ class ConsoleDecoder(Decoder):
                 continue
             elif found.is_of_loop:
                 self._head, self._goes_on_from = None, None if found.is_over else hit.number
+                self._added.clear()
                 self._has_loop_rows = self._has_loop_rows or not found.is_guess
             self._take_row(found, hit.number, records)
         is_next = self._goes_on_from is not None and hit.number - self._goes_on_from <= 1
         may_go_on = is_next and not (all_found or self._has_trainer_rows or self._unnumbered.step)
         more = read_pairs(text, is_ended=hit.is_ended, is_rest=hit.part > 1) if may_go_on else None
+        more = more if more is not None and self._added.isdisjoint(more.row) else None
         self._note_wrap(hit, text, all_found, is_read=bool(all_found or more))
         if more is None:
             has_rows = self._row_count - self._remarks - self._unnumbered.rows > self._stepless
@@ -601,9 +606,20 @@ class ConsoleDecoder(Decoder):
             more.step, more.total, more.row = self._head.step, self._head.total, self._head.row | more.row
             more.is_more, more.unit = False, self._head.unit
         self._head, self._goes_on_from = None, hit.number
+        self._added |= more.row.keys()
         if self._number_loop(more):
             more.offset = hit.offset
             self._take_row(more, hit.number, records)
+            self._unnumbered.rows += not more.step  # may be the first of rows without a step
+
+    def _take_evaluation(self, found: LineMetrics, number: int, records: list[Record]) -> None:
+        """Take what a loop of one's own says of an evaluation, beside a trainer's rows: it belongs to the newest."""
+        if not (found.is_evaluation and self._row_count):
+            return
+        newest = self._rollouts.last
+        found.step = None if newest is None else newest if found.unit == "epoch" else min(found.step or 0, newest)
+        found.total = None
+        self._take_row(found, number, records)
 
     def _is_drawn_again(self, found: LineMetrics, text: str) -> bool:
         """Are these the numbers of the previous bar, as when it is redrawn at the start of an epoch?"""
@@ -615,6 +631,7 @@ class ConsoleDecoder(Decoder):
         if not self._row_count and (len(found.row) > 1 or has_step_and_number(text)):
             self.counts.miss_form(strip_escapes(text).strip(), hit.number)
         self._head, self._goes_on_from = (found, hit.number) if hit.part <= 1 else (None, None)
+        self._added.clear()
 
     def _note_wrap(self, hit: Hit, text: str, all_found: Sequence[LineMetrics], *, is_read: bool) -> None:
         """Count a row once if part of it was lost because a terminal wrapped its line."""
@@ -651,17 +668,20 @@ class ConsoleDecoder(Decoder):
         if found is None or self._are_of_other_rank(text, [found]):
             return
         found.offset = hit.offset
-        numbered = self._unnumbered.take(found) if self.options.may_count_rows and not self.options.step_key else []
-        for row in numbered:
-            self._pass_remarks()
-            self._newest_offset = row.offset
-            records.append(self._builder.build(row.step or 0, row.row, FilePosition(self._generation, row.offset)))
-        self.counts.numbered_rows += len(numbered)
+        if self.options.may_count_rows and not self.options.step_key:
+            self._add_numbered(self._unnumbered.take(found), records)
         if not self._unnumbered.step:
             self._stepless += 1
             self.counts.miss_step(found.row, hit.number)
             if self._stepless == 1:
                 self.counts.first_stepless += "; only the step is missing"
+
+    def _add_numbered(self, numbered: Sequence[LineMetrics], records: list[Record]) -> None:
+        for row in numbered:
+            self._pass_remarks()
+            self._newest_offset = row.offset
+            records.append(self._builder.build(row.step or 0, row.row, FilePosition(self._generation, row.offset)))
+        self.counts.numbered_rows += len(numbered)
 
     def _take_bar(self, line: bytes, records: list[Record]) -> None:
         bar = read_bar(without_prefix(plain(line.decode("utf-8", "replace"))))
@@ -745,6 +765,8 @@ class ConsoleDecoder(Decoder):
             if not found.validation:
                 self._newest_keys = tuple(found.row)
         if found.step is not None:
+            is_beside = found.is_of_loop and found.is_evaluation
+            self._add_numbered(self._unnumbered.take_evaluation(found) if is_beside else (), records)
             records.append(self._builder.build(found.step, found.row, position, found.total or self._named_total))
             if self._unnumbered.step and not self._unnumbered.is_at(found):  # what was numbered is not of this run
                 records[-1], self._unnumbered = records[-1]._replace(is_new_end=True), UnnumberedRows()
@@ -755,6 +777,7 @@ class ConsoleDecoder(Decoder):
             record = self._builder.from_row(found.row, position)
             if record is not None:
                 records.append(record)
+                self._rollouts.see(record.step)
         elif self.options.may_count_rows:
             self._count_row(found, position, records)
         else:
@@ -794,7 +817,8 @@ class ConsoleDecoder(Decoder):
             self.counts.no_step_lines += 1
         else:
             epoch = number_of(found.row.get("epoch"))
-            step = self._loop.number(found.step, epoch if isinstance(epoch, float) else None)
+            epoch = epoch if isinstance(epoch, float) else None
+            step = self._loop.number(found.step, epoch, is_evaluation=found.is_evaluation)
             found.total = found.total if step == found.step else None
             found.step = step
             if step is not None and not found.is_of_engine:

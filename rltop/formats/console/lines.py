@@ -17,7 +17,7 @@ import orjson
 from rltop.formats.console.scan import LAUNCHED, STAMP
 from rltop.formats.rows import flat_items, number_of, read_printed, step_of, unwrapped
 from rltop.model import NonFinite
-from rltop.model.keys import STEP_KEYS, is_bookkeeping_key, is_evaluation_key
+from rltop.model.keys import STEP_KEYS, is_bookkeeping_key, is_evaluation_key, is_training_row
 from rltop.regex import regex
 
 MAX_METRIC_CHARS = 256 * 1024
@@ -105,6 +105,11 @@ class LineMetrics:
     validation: str = ""
     rollout: int | None = None
     offset: int = 0
+
+    @property
+    def is_evaluation(self) -> bool:
+        """It has a step, and evaluations alone."""
+        return self.step is not None and any(map(is_evaluation_key, self.row)) and not is_training_row(self.row)
 
 
 IN_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
@@ -484,7 +489,7 @@ _FIELD = (
 _OBJECT_FRONT = regex(rf"\s*{_FIELD}{{0,6}}(?P<name>[\w.]{{1,64}}: )?(?=\{{)")
 _EVALUATION = r"(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)"
 _LOOP_LINE = regex(
-    rf"(?P<front>\s*{_FIELD}{{0,6}}(?:INFO\s{{1,8}}[\w.]{{1,63}}:\s+)?(?:{_EVALUATION} )?)"
+    rf"(?P<front>\s*{_FIELD}{{0,6}}(?:INFO\s{{1,8}}[\w.]{{1,63}}:\s+)?(?:{_EVALUATION} (?:(?:at|@|after) )?)?)"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
     r"|(?:\[?(?i:(?:training )?epochs?)[ :=]{1,4}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:\]-]{1,4})?"
@@ -628,9 +633,6 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     found.is_of_engine = line["engine"] is not None or "skipped" in found.row
     is_long = (found.total or 0) >= _FEWEST_STEPS
     found.is_guess = is_long and pairs.are_plain and not pairs.are_of_training
-    found.is_head = not (pairs.are_of_training or found.is_guess)
-    if line["epoch"] and (found.row or found.is_head):
-        found.row.setdefault("epoch", float(line["epoch"]))
     if line["nth"]:
         length = int(line["length"])
         found.step = int(line["inner"]) + (max(1, int(line["nth"])) - 1) * length
@@ -638,6 +640,9 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     if mark or _OF_EVALUATION.search(line["front"]):
         found.row = {key if is_evaluation_key(key) else f"eval/{key}": value for key, value in found.row.items()}
         found.is_over = True
+    found.is_head = not (pairs.are_of_training or found.is_guess or found.is_evaluation)
+    if line["epoch"] and (found.row or found.is_head):
+        found.row.setdefault("epoch", float(line["epoch"]))
     is_all = _WORD.search(rest, end) is None or (len(found.row) > 1 and _REMARK.match(rest, end) is not None)
     is_row = is_all and not (found.is_of_engine and not found.step)
     return [found] if is_row and (not found.is_head or end == len(rest)) else []

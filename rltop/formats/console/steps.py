@@ -183,15 +183,18 @@ class LoopSteps:
         self._is_numbered: bool | None = None
         self._epochs = EpochSteps()
 
-    def number(self, step: int | None, epoch: float | None) -> int | None:
+    def number(self, step: int | None, epoch: float | None, *, is_evaluation: bool = False) -> int | None:
         """The step of a line; None if other lines of the file have a step and it has not, or vice versa.
 
         Args:
             step: the step in the line, which may restart in each epoch.
+            is_evaluation: it has evaluations alone, which may name a step where rows have none: they are at the newest.
         """
-        if self._is_numbered is None:
+        if is_evaluation and self._is_numbered:
+            return self.last
+        if self._is_numbered is None and not is_evaluation:
             self._is_numbered = step is None
-        if self._is_numbered is not (step is None):
+        if bool(self._is_numbered) is not (step is None):
             return None
         if step is None:
             self.last = (self.last or 0) + 1
@@ -229,9 +232,10 @@ class RolloutSteps:
         return known
 
 
-_ALIKE, _MAX_HELD = 8, 64
-"""Rows of the same names after which the rows of a log without any step are numbered, and among how many they must be.
-At least two names, one of them of the update: other numbers may be those of samples.
+_ALIKE, _REPEATED, _MAX_HELD = 8, 2, 64
+"""Rows of the same names after which the rows of a log without any step are numbered, the same where an evaluation
+names a step, and among how many they must be. At least two names, one of them of the update: other numbers may be those
+of samples.
 """
 _OF_UPDATE = regex(r"loss|kl|grad|entropy", re.IGNORECASE)
 
@@ -250,13 +254,24 @@ class UnnumberedRows:
         """Take a row; returns those that have a step now."""
         if self._names:
             return self._number(found)
-        names = tuple(found.row)
         self._held.append(found)
+        return self._begin(tuple(found.row), _ALIKE)
+
+    def take_evaluation(self, found: LineMetrics) -> list[LineMetrics]:
+        """Take evaluations with a step, and set that to the newest row's; returns the rows that have one now."""
+        numbered = [] if self._names or not self._held else self._begin(tuple(self._held[-1].row), _REPEATED)
+        self.rows += 1
+        if self.step and abs((found.step or 0) - self.step) > 1:
+            found.step = self.step
+        return numbered
+
+    def _begin(self, names: tuple[str, ...], least: int) -> list[LineMetrics]:
+        """Number the rows held if `least` of them have these names; returns them."""
         is_of_update = len(names) > 1 and any(map(_OF_UPDATE.search, names))
-        if not is_of_update or sum([tuple(one.row) == names for one in self._held]) < _ALIKE:
+        all_names = [tuple(one.row) for one in self._held]
+        if not is_of_update or all_names.count(names) < least:
             return []
         self._names, held = names, [*self._held]
-        all_names = [tuple(one.row) for one in held]
         self._earlier = set(all_names[: all_names.index(names)])
         self._held.clear()
         return [row for one in held for row in self._number(one)]

@@ -663,6 +663,35 @@ def test_an_evaluation_that_names_the_step_of_numbered_rows_belongs_to_them(said
     assert decoder.counts.numbered_rows == 40 and not any(record.is_new_end for record in records)
 
 
+@each_row("row", ["loss: {loss} reward: 0.5 kl: 0.01", "{{'loss': {loss}, 'reward': 0.5}}"])
+@each_row(
+    "said", ["step {step}: val/accuracy: 0.75", "[eval] step={step} accuracy=0.75", "Eval at step {step}: acc 0.75"]
+)
+@each_row("interval", [1, 10])
+@each_row("every", [5, 20])
+@each_row("is_first", [False, True])
+def test_evaluations_that_name_their_step_leave_no_row_without_one_behind(row, said, interval, every, is_first):
+    lines = [said.format(step=0)] if is_first else []
+    for number in range(1, 61):
+        lines.append(row.format(loss=number / 64))
+        if number % every == 0:
+            lines.append(said.format(step=number * interval))
+    records, _ = decode("\n".join(lines) + "\n")
+    told = [(record.step, dict(zip(record.schema.keys, record.values, strict=True))) for record in records]
+    losses = [(step, row["loss"]) for step, row in told if "loss" in row]
+    off = losses[0][0] - 1
+    assert losses == [(number + off, number / 64) for number in range(1, 61)] and off in ((0, -1) if is_first else (0,))
+    evaluated = [step for step, row in told if "loss" not in row]
+    assert len(evaluated) == is_first + 60 // every
+    assert all(abs(step - every * i) <= 1 for i, step in enumerate(evaluated, not is_first))
+    assert not any(record.is_new_end for record in records)
+
+
+def test_pairs_below_a_step_that_repeat_its_names_are_of_another_step():
+    told = rows("step 7: reward: 0.5\nloss: 0.25 kl: 0.01\ngrad_norm: 1.5\nloss: 0.75 kl: 0.02\n")
+    assert told == {7: {"reward": 0.5, "loss": 0.25, "kl": 0.01, "grad_norm": 1.5}}
+
+
 @each_row(
     ("line", "first"),
     [
