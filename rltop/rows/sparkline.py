@@ -258,7 +258,7 @@ _ASCII_LEVELS = "__..-'''"
 _FLAT_LEVEL = 2
 _CLOSE = 2
 """Maximum difference of a cell's two columns, in levels, for it to show their middle instead of an extreme."""
-_FLAT = 1e-9
+_FLAT = 1e-6  # a constant in single precision, averaged, differs by some 2e-7
 _SAFE_SMALL, _SAFE_LARGE = 1e-280, 1e290
 _EMPTY = LEVELS * LEVELS
 _FEWEST = 3

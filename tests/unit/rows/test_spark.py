@@ -64,6 +64,12 @@ def test_a_ramp_climbs_and_a_level_line_is_level() -> None:
     assert draw([NAN] * 8) == "    "
 
 
+def test_the_rounding_of_single_precision_is_no_movement() -> None:
+    rounded = [40.0, 39.99999237060547, 40.00000762939453, 40.0, 40.000003814697266, 39.99999237060547]
+    assert draw(rounded) == draw([40.0] * len(rounded))
+    assert draw([40.0, 40.001, 40.0, 40.0, 40.001, 40.0]) != draw([40.0] * 6)
+
+
 def test_steps_without_a_value_are_bridged() -> None:
     assert draw([0, NAN, NAN, 1.3, NAN, NAN, NAN, 3]) == "▁▃▆▇"
     assert draw([NAN, NAN, 0, NAN, NAN, 3, NAN, NAN])[0] == " "
