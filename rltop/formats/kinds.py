@@ -207,7 +207,7 @@ WHOLE_JSON = Kind(
     "JSON document",
     lambda options: late("rltop.formats.json_document", "DocumentDecoder")(options.step_key),
     r"\.json\Z",
-    note="updates only when a checkpoint is saved",
+    note="a JSON document: its next rows come when it is saved again",
     is_document=True,
 )
 TRACE = Kind(

@@ -132,6 +132,11 @@ def test_a_run_file_says_its_group_size_and_that_it_lags_while_it_is_written(tmp
     assert "may lag" not in text(watched.after(1e6), 120), "it is over: nothing lags any more"
 
 
+def test_a_json_document_of_any_writer_says_only_that_it_is_saved_as_a_whole(tmp_path: Path) -> None:
+    run = Watched(tmp_path / "history.json", b'[{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]').session.runs[0]
+    assert "when it is saved again" in run.main.kind_note and "checkpoint" not in run.main.kind_note
+
+
 def test_rows_of_json_lines_are_fresh(tmp_path: Path) -> None:
     run = Watched(tmp_path / "m.jsonl", b'{"step": 1, "loss": 0.5}\n').session.runs[0]
     assert run.main.kind_note == ""
