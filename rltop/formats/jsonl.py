@@ -13,8 +13,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from rltop.formats.decoder import CONFLICT, Decoder, DecoderOptions, LineFramer
-from rltop.formats.rows import WRITER_STEP, RecordBuilder, Row, number_of, take_time, total_of, unwrapped, widened
+from rltop.formats.rows import (
+    WRITER_STEP,
+    RecordBuilder,
+    Row,
+    flat_items,
+    number_of,
+    step_of,
+    take_time,
+    total_of,
+    unwrapped,
+    widened,
+)
 from rltop.model import Counts, FilePosition, Record
+from rltop.model.keys import STEP_KEYS, TIMING_PREFIXES
 from rltop.regex import regex
 
 if TYPE_CHECKING:
@@ -139,6 +151,14 @@ _VALUE = "value"
 """The key of a row with a single value, whose metric is named by another key."""
 
 
+_COUNTERS = tuple(key for key in STEP_KEYS if key not in ("steps", "update"))
+
+
+def _has_step(name: str, inner: Row) -> bool:
+    is_timing = f"{name}/".startswith(TIMING_PREFIXES)
+    return not is_timing and any(step_of(inner[key]) is not None for key in _COUNTERS if key in inner)
+
+
 class JsonlDecoder(Decoder):
     """Rows of `{"step": N, "data": {…}}` or of flat objects."""
 
@@ -152,6 +172,7 @@ class JsonlDecoder(Decoder):
         self._stepless: list[tuple[Row, FilePosition]] = []
         self._exported: ExportedRows | None = None
         self._row_number: int | None = None
+        self._wrapper = ""
         self._given: tuple[bytes, int] | None = None
         self._open: list[bytes] = []
         self._open_start = 0
@@ -288,6 +309,9 @@ class JsonlDecoder(Decoder):
         step = builder.take_step(row if outer is None else outer)
         if step is None and outer is not None:
             step = builder.take_step(row)
+        elif step is None and (spread := self._spread(row)) is not row:
+            row = unwrapped(spread)
+            step = builder.take_step(row)
         if step is None:
             return self._without_step({**outer, **row} if outer else row, position, records)
         self._drop_stepless()
@@ -298,6 +322,16 @@ class JsonlDecoder(Decoder):
         if outer:
             row = {**outer, **row}
         return builder.of_cells(step, time_s, row, position, total_of(row) if total is None else total)
+
+    def _spread(self, row: Row) -> Row:
+        # The object that holds the step of a row without one is spread out: `{"meta": {"iter": 3}, …}`.
+        if self.options.step_key:
+            return dict(flat_items(row))
+        if not self._builder.step_key:
+            inner = (key for key, value in row.items() if type(value) is dict and _has_step(key, value))
+            self._wrapper = next(inner, "")
+        wrapped = row.pop(self._wrapper, None)
+        return row if wrapped is None else {**row, **(wrapped if type(wrapped) is dict else {self._wrapper: wrapped})}
 
     def _begin_export(self) -> None:
         if self._exported is None:

@@ -365,6 +365,39 @@ def test_so_does_what_stands_under_metrics_beside_a_step() -> None:
     assert not any("loss" in keys for _, keys in found[1:-1])
 
 
+def _nested(step: int, **more: object) -> dict[str, object]:
+    return {"event": "train", "meta": {"iter": step, "ts": 1.7e9 + step}, "metrics": {"reward": {"mean": 0.5}}, **more}
+
+
+def test_a_step_may_stand_in_an_object_beside_the_metrics() -> None:
+    records, counts = decode(*map(_nested, (3, 4)), {"metrics": {"loss": 1}})
+    assert [(each.step, each.time_s) for each in records] == [(3, 1.7e9 + 3), (4, 1.7e9 + 4)]
+    assert records[0].schema.keys == ("reward/mean",) and counts.no_step_lines == 1
+
+
+@each_row("key", ["meta/iter", "meta/ts"])
+def test_a_step_key_may_be_a_path(key: str) -> None:
+    records, _ = decode(_nested(3), options=DecoderOptions(step_key=key))
+    assert [each.step for each in records] == [3 if key == "meta/iter" else 1_700_000_003]
+
+
+def test_a_step_key_that_fits_nothing_is_told_the_paths_that_there_are() -> None:
+    _, counts = decode(_nested(3), options=DecoderOptions(step_key="iter"))
+    assert "meta/iter" in counts.first_stepless
+
+
+@each_row("inner", [{"timing": {"step": 31}}, {"agent": {"steps": 7}}, {"time": {"update": 3}}])
+def test_a_duration_or_a_length_is_no_step(inner: dict[str, object]) -> None:
+    records, _ = decode(*[{"loss": 0.5, **inner}] * 4)
+    assert [each.step for each in records] == [1, 2, 3, 4]
+
+
+def test_rows_with_a_step_lend_theirs_to_no_object() -> None:
+    rows = {"step": 1, "loss": 0.5}, {"args": {"step": 100}, "lr": 1e-6}, {"step": 2, "loss": 0.5}
+    records, _ = decode(*rows)
+    assert [each.step for each in records] == [1, 2]
+
+
 def test_a_step_that_stays_0_gives_way_to_that_of_the_writer() -> None:
     decoder = JsonlDecoder()
     lines = [b'{"step": 0, "_step": %d, "loss": 0.5}\n' % at for at in range(10)]
