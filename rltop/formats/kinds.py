@@ -68,12 +68,13 @@ _ROWS_INSIDE = regex(
 """Rows, or a string of rows, anywhere in a one-line object, such as a trainer state under another file name."""
 _CSV_HEADER = regex(
     rb"""
-    (?!.*(?:[^\s,]+\ ){6}) (?: \s*"?[\w/@.\ -]+"?(?:,"?[\w/@.()\ -]*"?)+
+    (?!.*(?:[^\s,]+\ ){6}) (?!\s*[A-Za-z_]+\ \d+,.*[A-Za-z_]\ -?\d+\.\d) (?: \s*"?[\w/@.\ -]+"?(?:,"?[\w/@.()\ -]*"?)+
       | [A-Za-z_][\w/@.()\ -]*(?:\t[A-Za-z_][\w/@.()\ -]*){2,} )
     \s*\r?$""",
     re.VERBOSE,
 )
-"""Names separated by commas or tabs (`progress.txt` of Spinning Up); more than six words between commas are prose."""
+"""Names separated by commas or tabs (`progress.txt` of Spinning Up); more than six words between commas are prose, and
+`iter 1, loss 0.5` is a row."""
 
 
 class Kind(NamedTuple):

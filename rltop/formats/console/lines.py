@@ -114,10 +114,12 @@ class LineMetrics:
 
 IN_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
 _STAMP = regex(STAMP)
+_PICTURES = regex(r"[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?")
 
 
 def without_prefix(text: str) -> str:
-    """A line without launcher prefixes: `(name, pid=2710)`, `(WorkerDict pid=9, ip=…)`, `[rank0]:`."""
+    """A line without pictures and launcher prefixes: `(name, pid=2710)`, `(WorkerDict pid=9, ip=…)`, `[rank0]:`."""
+    text = text if text.isascii() else _PICTURES.sub(" ", text)
     front = IN_FRONT.match(text)
     return text if front is None else text[front.end() :]
 
@@ -332,12 +334,13 @@ def _is_log_row(found: LineMetrics) -> bool:
     """Is this a logged row, rather than a configuration or a sample?
 
     Every row of transformers has an epoch and at least one other number; a
-    handwritten row has a step. Rows of both kinds are flat.
+    handwritten row has a step. Rows are flat, or have a loss.
     """
     row = found.row
     told = (key for key, value in row.items() if not isinstance(number_of(value), float | NonFinite))
     words = sum(not is_bookkeeping_key(key) for key in told)
-    if found.nested or (words and (not row.keys() >= _WRITTEN or 4 * words > len(row))):
+    is_handwritten = any(name in row for name in _STEP_NAMES) and any("loss" in key for key in row)
+    if (found.nested and not is_handwritten) or (words and (not row.keys() >= _WRITTEN or 4 * words > len(row))):
         return False
     if not any(key not in _LOG_MARKS and key not in _STEP_NAMES for key in row):
         return False
@@ -376,9 +379,7 @@ def _read_dict(text: str, start: int, step: int | None) -> LineMetrics:
         at, is_over = _after_item(text, at)
         if is_over:
             return found
-    rest = text[at:].lstrip()
-    if not rest.startswith("}"):
-        found.lost += 1
+    found.lost += not text[at:].lstrip().startswith("}")
     return found
 
 
@@ -469,7 +470,7 @@ def _seconds_in(text: str) -> float | None:
 _LOGGED = r"(?:[A-Za-z_][\w.]{0,63} - )?(?:INFO|info)(?::[\w.]{1,63}:)?"
 _TIME = r"(?:(?:\d{4}[-/])?\d\d[-/]\d\d[ T]|\d\d/\d\d/\d{4} |(?=\d\d:\d\d:\d\d))[\d:.,]{5,15}Z?\s*(?:[-|:]|>>)?\s*"
 _GLOG = r"[IWEF]\d{4} [\d:.]{8,15}\s{1,8}\d{1,12} [\w./-]{1,64}:\d{1,6}\]\s+"
-_COUNTED = r"(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\||\s+[A-Za-z_]\w{0,63}[=:])"
+_COUNTED = r"[\[(]?\s{0,8}(?P<done>\d{1,15})/(?P<of>\d{1,15})[\])]?(?=\s*\||\s+[A-Za-z_]\w{0,63}[=:])"
 _STEPPED = (
     r"(?:[A-Z]{2,12}:? )?"  # an algorithm
     r"(?i:(?:train(?:ing)? |completed )?(?:global[ _]?step|step|iteration|(?:global )?iter(?:\(train\))?|update))"
@@ -525,12 +526,13 @@ _SPAN = r"(?P<span>\d{1,3}:\d\d(?::\d\d)?|(?:\d{1,4}[dhms] ?){2,4}|None|N/A|n/a)
 _VALUE = (
     rf"(?:{_SPAN}|{_LISTED}|{_TENSOR}"
     rf"|(?P<value>\d{{1,3}}(?:,\d{{3}}){{1,4}}(?:\.\d+)?(?=\s|$)|{_NUMBER})(?:\s?(?:±|\+/-)\s?(?P<spread>{_NUMBER}))?"
-    r"(?P<unit>%|[A-Za-z]{1,7}(?:/[A-Za-z]{1,7})?|/s| (?:ms|secs?|s|[KMGT]i?B)(?=[\s|,;(\]]|$))?)(?=[\s|,;()\]]|:?\s*$)"
+    r"(?P<unit>\s?%|[A-Za-z]{1,7}(?:/(?:\d[\d.]{0,8})?[A-Za-z]{1,7})?|/s"
+    r"| (?:ms|secs?|s|[KMGT]i?B)(?=[\s|,;(\]]|$))?)(?=[\s|,;()\]]|:?\s*$)"
 )
 _BETWEEN = regex(r"[\s|,;(·•-]{0,8}(?:[A-Za-z_]\w{0,31}=, )?")
 _ASIDE = regex(
     rf"\s?\(\s?(?:(?P<what>(?i:std|sd|stddev|var|min|max|mean|avg|median|best|ema))\s?[=: ]\s?|±\s?|\+/-\s?)"
-    rf"(?P<number>{_NUMBER})%?\s?\)|\s?\([\d\s/.,%+-]{{1,40}}\)"
+    rf"(?P<number>{_NUMBER})%?\s?\)|\s?[\[(][\d\s/.,%+-]{{1,40}}[\])]"
 )
 """Parentheses after a number: a statistic of the same metric, or bare numbers, whose meaning is uncertain."""
 _SOLE = frozenset({"training loss", "train loss", "training reward", "train reward"})
@@ -555,8 +557,8 @@ _BLANK_PAIR = regex(
 )
 _OF_WHAT = regex(r"(?: (?:mean|std|min|max|avg))?$")
 """The end of a name with a statistic, whose metric is the word before it."""
-_WORD_PAIR = regex(r"[A-Za-z_]\w{0,63}=[A-Za-z][\w./-]{0,63}(?=\s*\|)")
-"""A field with a word, such as a phase or scenario, in a row separated by bars."""
+_WORD_PAIR = regex(r"[A-Za-z_][\w/.@-]{0,63}\s?[=:]\s{0,4}[\w./-][^|=:()\[\]]{0,63}(?=\||$)")
+"""A field that is no number, such as a phase or `3/8`, in a row separated by bars."""
 _RATE = regex(rf"(?P<value>{_NUMBER})\s?(?P<key>[A-Za-z]{{1,8}}/[A-Za-z]{{1,8}})(?=[\s|,;)\]]|\s*$)")
 _LOOP_GROUP = regex(r"[\s|,;]{0,8}(?P<key>[A-Za-z_]\w{0,63}):\s?(?P<items>\{'[^{}]{1,1024}\})(?=[\s|,;]|$)")
 _BAR_DONE = r"%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
@@ -591,6 +593,7 @@ _HALF = regex(
 """The last pair of an unfinished line, which may lack digits, or the beginning of one."""
 _WHOLE = regex(r"[:=]\s?[-+]?(?:nan|inf|infinity)\s*$", re.IGNORECASE)
 _PERCENT = 100.0
+_UNITS = {"k": 1e3, "K": 1e3, "M": 1e6}
 _MAX_LOOP_CHARS = 2048
 _STEP_WORDS = ("step", "global_step", "train_step", "iteration", "iter", "update")
 _PRINTED = regex(r"(?:\.item)?\(\)(?==)|\[\d{1,3}\]\['\w{1,32}'\](?==)")
@@ -610,8 +613,7 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     """A line of only a step and pairs; a sentence that contains a step does not count."""
     if len(text) > _MAX_LOOP_CHARS:
         return []
-    if not is_ended:
-        text = _HALF.sub("", text)
+    text = text if is_ended else _HALF.sub("", text)
     if (sentences := _SENTENCES.match(text)) is not None:
         text = f"Step: {sentences['rest'].replace('. ', ', ')}"
     line = _LOOP_LINE.match(text)
@@ -627,7 +629,7 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     if mark := _OF_THAT_EVALUATION.match(rest):
         rest = rest[mark.end() :]
     is_sentence = rest.startswith(":")
-    pairs = _Pairs(found.row, is_sentence=is_sentence, is_table=rest.lstrip().startswith("|"))
+    pairs = _Pairs(found.row, is_sentence=is_sentence, is_table=" | " in rest)
     rest = rest[is_sentence:]
     end = pairs.read(rest)
     found.is_of_engine = line["engine"] is not None or "skipped" in found.row
@@ -685,14 +687,12 @@ def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> LineMetrics | Non
         is_rest: the line is known to belong to the previous one.
     """
     text = without_prefix(plain(text)).strip().strip("|-,;").strip()
-    if not is_ended:
-        text = _HALF.sub("", text)
+    text = text if is_ended else _HALF.sub("", text)
     if not text or len(text) > _MAX_LOOP_CHARS:
         return None
     found = LineMetrics(None, is_of_loop=True, is_more=True)
     pairs = _Pairs(found.row)
-    is_all = pairs.read(text) == len(text)
-    return found if is_all and (is_rest or pairs.are_of_training or pairs.are_plain) else None
+    return found if pairs.read(text) == len(text) and (is_rest or pairs.are_of_training or pairs.are_plain) else None
 
 
 def read_stepless(text: str) -> LineMetrics | None:
@@ -776,17 +776,17 @@ class _Pairs:
         named = pair.groupdict()
         if named.get("listed") is not None:
             # Learning rates of parameter groups; other lists are samples or settings.
-            first = named["listed"].partition(",")[0].strip()
-            value = number_of(first) if pair["key"] == "lr" else None
-            if isinstance(value, float):
-                self._row["lr"] = value
+            first = number_of(named["listed"].partition(",")[0].strip())
+            if pair["key"] == "lr" and isinstance(first, float):
+                self._row["lr"] = first
         elif named.get("tensor") is not None:
             self._row[pair["key"]] = _mean_of(pair["tensor"])
         elif named.get("value") is not None:
             if _is_rounded(pair["key"], pair["value"]):
                 return
-            value = float(pair["value"].replace(",", ""))
-            self._row[pair["key"]] = value / _PERCENT if named.get("unit") == "%" else value
+            unit, key = (named.get("unit") or "").strip().partition("/")[0], pair["key"]
+            value = float(pair["value"].replace(",", "")) / (_PERCENT if unit == "%" else 1.0)
+            self._row[key] = value * (1.0 if "mem" in key.lower() else _UNITS.get(unit, 1.0))
             if named.get("spread") is not None:
                 self._row[f"{pair['key']}_std"] = float(pair["spread"])
 

@@ -36,7 +36,7 @@ _DICTIONARY = b"{'"
 _INDENTED = b"{\n"
 _METRIC = (
     b"step:", b"Step ", b"step ", b"Step:", _DICTIONARY, b'{"', b"STEP ", b"step=", b"Step=",
-    b"loss=", b"loss:", b"Loss:", b"Loss=", b"update=", b"reward=", b"reward:", b"Reward:",
+    b"loss=", b"loss:", b"Loss:", b"Loss=", b"update=", b"pdate ", b"reward=", b"reward:", b"Reward:",
     b"reward score:", b"_scores (", b"ppl:", b"loss ", b"teration", b"pisode ", b"pisode:", b"it/s, ", b"s/it, ",
     b"reward'", b"[batch=", _INDENTED,
 )  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 from tables import each_row
 
 from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.kinds import CONSOLE, kind_of
 
 
 def decode(text):
@@ -51,6 +52,39 @@ def plain(record):
 def test_what_a_launcher_puts_in_front_of_a_line(prefix, line):
     (record,), _ = decode(f"{prefix}{line}\n")
     assert (record.step, dict(zip(record.schema.keys, record.values, strict=True))["loss"]) == (10, 0.2)
+
+
+@each_row(
+    ("line", "row"),
+    [
+        ("step=7 🎯 reward=0.5 📉 loss=0.2", {"reward": 0.5, "loss": 0.2}),
+        ("✅ Step 7/100: reward=0.5, loss=0.2", {"reward": 0.5, "loss": 0.2}),
+        ("🚀 Epoch 1 | Step 7 | Loss: 0.2 | Reward: 0.5", {"Loss": 0.2, "Reward": 0.5, "epoch": 1.0}),
+        ("[  7/100] reward=0.5 loss=0.2", {"reward": 0.5, "loss": 0.2}),
+        ("(7/100) reward=0.5 loss=0.2", {"reward": 0.5, "loss": 0.2}),
+        ("iter 7, reward 0.5, loss 0.2", {"reward": 0.5, "loss": 0.2}),
+        ("Update 7/100 | Return: 0.5 ± 0.1 | KL: 0.01", {"Return": 0.5, "Return_std": 0.1, "KL": 0.01}),
+        (
+            "[iter 0007] acc= 61.0% | trunc=3.0 % | mem=61.2GB/80GB | loss=2",
+            {"acc": 0.61, "trunc": 0.03, "mem": 61.2, "loss": 2},
+        ),
+        ("Step 7 | reward: 0.5 [0.1, 0.9] | solved: 3/8 | loss: 0.2", {"reward": 0.5, "loss": 0.2}),
+        ("{'step': 7, 'loss': 0.2, 'lens': array([400, 401]), 'r': [1, 0]}", {"loss": 0.2}),
+    ],
+)
+def test_rows_as_people_print_them(line, row):
+    assert kind_of(f"{line}\n".encode(), "train.log", is_all=True) is CONSOLE
+    assert rows(f"{line}\n") == {7: row}
+
+
+def test_a_number_with_a_thousand_or_a_million_behind_it_is_that_large():
+    text = "step 7 | loss=0.2 | tok/s=12.5k | tokens=1.5M | rate=2K/s | mem_free=512M\n"
+    known = {"loss": 0.2, "tok/s": 12_500.0, "tokens": 1_500_000.0, "rate": 2_000.0, "mem_free": 512.0}
+    assert rows(text) == {7: known}
+
+
+def test_a_dictionary_of_settings_or_of_a_sample_is_no_row():
+    assert rows("{'step': 7, 'reward': 0.5, 'tokens': [1, 2]}\n{'lr': 1e-6, 'optimizer': {'step': 7}}\n") == {}
 
 
 def test_a_learning_rate_rounded_to_nothing_is_not_known():
