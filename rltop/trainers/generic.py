@@ -86,7 +86,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.UNKNOWN, any_of=_Q, all_of=("actor_loss",), weight=3),
         Fingerprint(
             Algorithm.GRPO,
-            any_of=("frac_reward_zero_std", "group_reward_std", "group_length_*"),
+            any_of=("frac_reward_zero_std", "group_reward_std", "group_length_*", "rollout/*_group_relative_*"),
             none_of=_CRITIC,
             weight=2,
         ),

@@ -199,6 +199,21 @@ def test_both_spellings_of_the_group_ratio_are_one_metric() -> None:
             assert plain([*keys, key]).primary("group_len_ratio").key == key
 
 
+def test_the_long_names_of_a_course_are_known() -> None:
+    keys = [
+        "rollout/mean_total_reward_across_all_completions_in_batch_and_groups",
+        "rollout/mean_advantage_after_group_relative_normalization",
+        "rollout/fraction_of_completions_that_hit_max_new_tokens_limit",
+        "train/policy_token_entropy_mean_over_minibatches",
+        "train/wall_clock_seconds_for_this_training_iteration",
+        "eval/format_copy_fraction_predicted_number_matches_target_integer_exactly",
+        "math_hard/reward_component_exact_match_from_boxed_prediction",
+    ]
+    found = identify(keys, {})
+    known = {"reward_mean", "adv_mean", "truncated_frac", "entropy", "time_step", "val_acc", "reward_component"}
+    assert found.algorithm is Algorithm.GRPO and found.signals.keys() == known
+
+
 def test_keys_with_and_without_prefix_are_signals_of_one_metric() -> None:
     found = plain([*(f"train/{key}" for key in TRL_DPO), "eval/loss", "loss"])
     assert [signal.key for signal in found.signals["loss"]] == ["loss", "train/loss"]
