@@ -310,15 +310,16 @@ class TableReader:
 
 
 _TREE_LINE = regex(
-    r"(?P<indent>\s*)(?:Train |Eval )?(?P<key>[A-Za-z_][^\s:]{0,127}(?: [^\s:]{1,63}){0,4}):"
+    r"(?P<indent>\s*)(?:Train |Eval )?(?P<key>[A-Za-z_][^\s:]{0,127}(?: [^\s:]{1,63}){0,4}) ?:"
     r"(?: (?P<value>\S{1,40}))?\s*$"
 )
 _BLOCK = regex(r".{0,200}=== \[[^\[\]]{1,80}\] - METRICS STEP (?P<step>\d{1,15}) ===\s*$")
 """A title of torchforge, which contains a process name."""
 _FLAT = regex(
-    r"\s*(?:(?:\[epoch=\d+\])?\[batch=(?=.*\]:)|Learning iteration )(?P<step>\d{1,15})/(?P<total>\d{1,15})\]?:?\s*$"
+    r"\s*(?:(?:\[epoch=\d+\])?\[batch=(?=.*\]:)|Learning iteration (?=\d+/)|[*=#-]{3,80} Iteration )"
+    r"(?P<step>\d{1,15})(?:/(?P<total>\d{1,15}))?\]?:?(?: [*=#-]{3,80})?\s*$"
 )
-"""A title of Composer or rsl_rl, whose metrics are not grouped."""
+"""A title of Composer, rsl_rl or a loop that frames its iterations, whose metrics are not grouped."""
 _BATCHES = "time/batch"
 _COUNTERS = regex(r"time/(?:batch|epoch|iteration|sample|token)(?:_in_\w+)?")
 """Composer's counters of what came before this batch, which are not durations; the title counts within the epoch."""
@@ -334,7 +335,7 @@ class TreeReader(RowReader):
         super().__init__()
         self._step: int | None = None
         self._total: int | None = None
-        self._start = 0
+        self._start, self._is_flat = 0, False
         self._above: list[tuple[int, str]] = []
 
     def take(self, text: str, offset: int) -> LineMetrics | None:
@@ -350,14 +351,14 @@ class TreeReader(RowReader):
         found, flat = self.finish(), _FLAT.match(text)
         title = flat or _TITLE.match(text) or _BLOCK.match(text)
         if title is not None:
-            self._step, self._start = int(title["step"]), offset
-            self._total = None if flat is None else int(flat["total"])
+            self._step, self._start, self._is_flat = int(title["step"]), offset, flat is not None
+            self._total = int(flat["total"]) if flat is not None and flat["total"] else None
         return found
 
     def finish(self) -> LineMetrics | None:
         step, row = self._step, self._row
         self._step, self._row, self._above = None, {}, []
-        if step is None or len(row) < _FEWEST or not (self._total or any("/" in key for key in row)):
+        if step is None or len(row) < _FEWEST or not (self._is_flat or any("/" in key for key in row)):
             return None
         batches = step_of(row.get(_BATCHES))
         if self._total:

@@ -87,11 +87,11 @@ _FRONT = regex(rb"(?:(?:\x1b\[[0-9;]*m|[ \t])*(?:%b)%b)+ ?" % (LAUNCHED.encode()
 _IN_FRONT = b"(?:%b)?%b" % (_FRONT.pattern, _COLORS)
 _TITLE = regex(
     _IN_FRONT + rb"(?:[ \t]*Step \d{1,15}[ \t]*|[^\n]{0,200}=== \[[^\[\]\n]{1,80}\] - METRICS STEP \d{1,15} ==="
-    rb"|(?:\[[Ee]poch=\d{1,9}\])?\[batch=\d{1,15}/\d{1,15}\]:|%bLearning iteration \d{1,15}/\d{1,15}%b)(?=\n)"
-    % (2 * (rb"(?:[ \t]|\x1b\[[0-9;]*m)*",))
+    rb"|(?:\[[Ee]poch=\d{1,9}\])?\[batch=\d{1,15}/\d{1,15}\]:|%bLearning iteration \d{1,15}/\d{1,15}%b"
+    rb"|[*=#-]{3,80} Iteration \d{1,15}(?:/\d{1,15})? [*=#-]{3,80})(?=\n)" % (2 * (rb"(?:[ \t]|\x1b\[[0-9;]*m)*",))
 )
 _TREE_LINE = regex(
-    _IN_FRONT + rb"[ \t]{0,64}[A-Za-z_][^\s:]{0,127}(?: [^\s:]{1,63}){0,4}:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)"
+    _IN_FRONT + rb"[ \t]{0,64}[A-Za-z_][^\s:]{0,127}(?: [^\s:]{1,63}){0,4} ?:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)"
 )
 _BLANK = regex(_IN_FRONT + rb"[ \t]*(?=\n)")
 _MOST_OF_TREE, _MOST_BETWEEN = 1024, 8

@@ -371,6 +371,20 @@ Episode_Reward/track_lin_vel_xy_exp: 0.1203
 Saving model checkpoint: 12
 """
 )
+FRAMED = """\
+
+
+********** Iteration {step} ************
+
+Collecting data for eval...
+Eval_AverageReturn : -135.96
+Eval_AverageEpLen : 99.6
+Train_AverageReturn : {step}.5
+Actor Loss : -57.71
+Train_EnvstepsSoFar : 4049
+Done logging...
+
+"""
 
 
 @pytest.mark.parametrize("front", ["", "[rank0]: "])
@@ -384,6 +398,10 @@ def test_names_and_numbers_below_the_title_of_a_step_are_a_row(front: str, piece
         (RSL_RL, 0, 1500, {
             "Mean action noise std": 0.98, "Mean value_function loss": 0.0521, "Mean reward": 3.47,
             "Episode_Reward/track_lin_vel_xy_exp": 0.1203, "Total timesteps": 393216.0,
+        }),
+        (FRAMED, 0, None, {
+            "Eval_AverageReturn": -135.96, "Eval_AverageEpLen": 99.6, "Train_AverageReturn": 47.5,
+            "Actor Loss": -57.71, "Train_EnvstepsSoFar": 4049.0,
         }),
     ):  # fmt: skip
         printed = "".join(text.format(step=step, done=step + 124) for step in range(41, 48))

@@ -490,6 +490,7 @@ def test_keys_under_dpo_are_of_training_on_pairs(keys: list[str]) -> None:
         ("Mean Reward", "reward_mean"), ("KL", "kl_ref"), ("Grad_Norm", "grad_norm"),
         ("average_reward_score", "reward_mean"), ("cri_loss", "value_loss"), ("mean critic loss", "value_loss"),
         ("Rewards/mean_episodes", "reward_mean"), ("Len/mean_episodes", "episode_len"), ("Loss/v", "value_loss"),
+        ("Train_AverageEpLen", "episode_len"),
     ],
 )  # fmt: skip
 def test_names_that_many_loops_use(key: str, metric: str) -> None:
