@@ -630,8 +630,7 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
         rest = rest[mark.end() :]
     is_sentence = rest.startswith(":")
     pairs = _Pairs(found.row, is_sentence=is_sentence, is_table=" | " in rest)
-    rest = rest[is_sentence:]
-    end = pairs.read(rest)
+    end = pairs.read(rest := rest[is_sentence:])
     found.is_of_engine = line["engine"] is not None or "skipped" in found.row
     is_long = (found.total or 0) >= _FEWEST_STEPS
     found.is_guess = is_long and pairs.are_plain and not pairs.are_of_training
@@ -802,7 +801,8 @@ class _Pairs:
         if not (self._has_words or self._is_sentence):
             return any(sign in key for key in told for sign in _SIGNS)
         is_sure = self._count > 1 or self._is_table or not self._is_loose or _SOLE.issuperset(told)
-        return is_sure and any("loss" in key or "reward" in key for key in told)
+        is_row = self._is_table and self._count >= _FEWEST_NAMED
+        return is_sure and any("loss" in key or "reward" in key or (is_row and _RESULT_KEY.search(key)) for key in told)
 
 
 def _read_log_line(text: str) -> list[LineMetrics]:

@@ -352,6 +352,17 @@ def test_steps_of_a_calculation_are_no_rows():
     assert (counts.unread_lines, counts.first_unread) == (2, "line 1: step 5 R=0.5 U=25")
 
 
+def test_cells_of_a_step_without_a_loss_are_a_row_if_there_are_several_and_a_result():
+    row = {"Train Acc": pytest.approx(0.1133), "KL": 0.0, "Time": 63.0}
+    assert rows("Step 1/50 | Train Acc: 11.33% | KL: 0.0000 | Time: 63.0s\n") == {1: row}
+    for text in (
+        "Step 1/50 | First Part: 2 | KL: 3",
+        "Step 1/50: First Part: 2, KL: 3, Time: 4",
+        "Step 1/50 | A B: 2 | C: 3 | D: 4",
+    ):
+        assert rows(f"{text}\n") == {}, text
+
+
 def test_events_of_a_fine_tuning_job():
     text = "  [17736101] Step {0}/300: training loss={1}, validation loss=0.5\n"
     assert rows(text.format(100, 0.72)) == {100: {"training loss": 0.72, "validation loss": 0.5}}
