@@ -222,7 +222,7 @@ class EvaluationLossUp(Detector):
 
 _HELD = 64
 _REWARDS = 10
-_ENDS = 3
+_ENDS, _OF_END = 3, 5
 _SHORTER = (32, 16)
 """If all evaluations kept have risen, this many of the newest are tested too: they may have flattened since."""
 _QUANTILES = (3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
@@ -284,7 +284,7 @@ class _EvaluatedSet(State):
     places: deque[tuple[int, int]] = deque(maxlen=_HELD)
     are_shares = True
     far = 0
-    line: float | None = None
+    line = math.inf
     since: tuple[int, int] | None = None
 
 
@@ -326,7 +326,7 @@ class HeldOutFlat(Detector):
             source = sources[name]
             if not self._is_flat(name, source, at, (line if source.are_shares else lines[0], lines[1]), context):
                 self.flat.pop(name, None)
-                source.line = source.since = None
+                source.line, source.since = math.inf, None
         if not self.flat:
             below = self._far_below(found, at) if 0.0 <= reward.bottom < reward.top <= 1.0 else QUIET
             follow = (value - median_of(sources[name].held) >= lines[0] for name, value in found.items())
@@ -357,9 +357,14 @@ class HeldOutFlat(Detector):
         Args:
             lines: what the reward must have gained since the first evaluation kept, and since later ones.
         """
-        thresholds, rewards, line = self.thresholds, source.rewards, lines[0]
-        later = lines[1] if source.line is None and lines[1] > line else line
-        whole, least = len(rewards), thresholds["info_evaluations"]
+        thresholds, rewards, line, stands = self.thresholds, source.rewards, lines[0], self.flat.get(name)
+        if stands is not None:
+            # It ends where evaluations rise or the reward falls back, not where the reward slows down.
+            value, reward, (start, risen, since) = median_of(list(source.held)[-_OF_END:]), median_of(now), stands.extra
+            if value > source.line or 2.0 * reward < start + risen:
+                return False
+            self.flat[name] = stands._replace(value=value, extra=(start, max(risen, reward), since + 1))
+        whole, least, later = len(rewards), thresholds["info_evaluations"], max(lines)
         for count in (whole, *_SHORTER):
             if count > whole or count < least:
                 continue
@@ -372,9 +377,9 @@ class HeldOutFlat(Detector):
                 continue
             if (found := self._finding(source, count, (mean, mean_now), context.reward)) is not None:
                 source.since = source.since or source.places[-count]
-                self.flat[name] = found
+                self.flat[name] = found if stands is None else found._replace(level=max(found.level, stands.level))
                 return True
-        return False
+        return stands is not None
 
     def _finding(
         self, source: _EvaluatedSet, count: int, rewards: tuple[float, float], reward: RewardTrack
@@ -385,7 +390,7 @@ class HeldOutFlat(Detector):
             return None
         level, noise, wanted = found
         start = median_of(values[:_ENDS])
-        if source.line is None:
+        if source.line == math.inf:
             source.line = max(start, median_of(values)) + max(self.thresholds["noises"] * noise, 0.5 * wanted)
         return Finding(level, median_of(values[-_ENDS:]), start, source.line, (*rewards, float(count)))
 
@@ -411,13 +416,8 @@ class HeldOutFlat(Detector):
             wanted *= min(1.0, values[0] / max(rewards[0], 1e-9), (1.0 - values[0]) / max(1.0 - rewards[0], 1e-9))
         else:
             wanted *= thresholds["other_unit"]
-        if source.line is not None and median_of(values[-_ENDS:]) > source.line:
-            return None
         fit = _fit(values)
-        is_flat = source.line is not None or fit.most < wanted
-        # An active alert does not end just because one interval in twenty excludes 0.
-        rises = fit.least > (0.0 if source.line is None else wanted)
-        if not is_flat or rises or fit.gain <= -wanted:
+        if fit.most >= wanted or fit.least > 0.0 or fit.gain <= -wanted:
             return None
         odds = _odds(values[0]) / _odds(rewards[0])
         is_other = is_same and not 1.0 / thresholds["other"] <= odds <= thresholds["other"]

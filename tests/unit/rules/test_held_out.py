@@ -63,6 +63,25 @@ def test_r14_stands_while_noise_is_all_that_evaluations_gain() -> None:
         assert states and "recovered" not in states, seed
 
 
+@each_row("seed", range(6))
+def test_r14_stands_for_as_long_as_evaluations_stay_and_the_reward_keeps_what_it_gained(seed: int) -> None:
+    scores = [min(0.4, 0.2 + 0.002 * n) + random.Random(f"{seed}/{n}").gauss(0.0, 0.01) for n in range(400)]
+    engine = play(2000, reward_mean=lambda r: noisy(0.2 + 0.65 * r / 2000, 0.05)(r), val_score=every(5, scores))
+    told = [event.state.value for event in engine.events if event.rule == "R14" and event.level >= Level.WARN]
+    assert "recovered" not in told
+    (verdict,) = [one for one in engine.verdicts if one.rule == "R14"]
+    assert verdict.level is Level.WARN
+
+
+def test_r14_ends_where_the_reward_falls_back_to_the_evaluations() -> None:
+    def reward(r: int) -> float:
+        return noisy(0.2 + 0.6 * min(r, 300) / 300 if r < 500 else 0.25, 0.05)(r)
+
+    engine = play(700, reward_mean=reward, val_score=every(5, wobble(0.25, 0.01, 3) * 10))
+    assert first(engine, "R14").level is Level.WARN
+    assert not [one for one in engine.verdicts if one.rule == "R14" and one.is_active]
+
+
 def test_r14_says_nothing_of_evaluations_that_fall() -> None:
     for seed in range(8):
         draw = random.Random(seed)
