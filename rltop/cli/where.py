@@ -7,7 +7,7 @@ import os
 import shlex
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +31,8 @@ from rltop.files import first_bytes
 from rltop.formats.decoder import codec_of
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, TRACE, is_noise, kind_of
 from rltop.live.engines import is_undecided
-from rltop.live.job import SourceResults, devices_in_words, idle_in_words, read_job_status
-from rltop.live.judge import JobStatus, engine_in_words, group_in_words, grouped, next_step, processes_of, sentence
+from rltop.live.job import SourceResults, devices_in_words, fates, idle_in_words, read_job_status
+from rltop.live.judge import JobStatus, engine_in_words, group_in_words, grouped, next_step, sentence
 from rltop.live.lines import words_of
 from rltop.live.phases import PhaseEvent, merged
 from rltop.live.probe import Device, Facts, InferenceEngine, Probes, Process, Silence
@@ -40,8 +40,8 @@ from rltop.live.slurm import NO_SQUEUE
 from rltop.live.sources import SourceOptions, probes_of
 from rltop.live.titles import TitlesProbe
 from rltop.live.traces import Traces
+from rltop.live.writers import NO_RANKS, stopped_writers, writers
 from rltop.live.writers import SOURCE as WRITERS
-from rltop.live.writers import gone, writers
 from rltop.model import Label
 from rltop.model.table_rows import log_of, split_member
 from rltop.run.places import checkpoint_steps, logs_near
@@ -79,7 +79,7 @@ def where(arguments: Namespace) -> int:
     for path in paths:
         try:
             read = read_path(path, config)
-            asked = SourceResults(Facts(read.gone if arguments.now is None else ()))
+            asked = SourceResults(Facts(read.lost if arguments.now is None else ()))
             if arguments.now is None and len(paths) == 1:
                 asked = query_sources(read, sources, arguments.wait)
             now_s = Clock().wall() if arguments.now is None else arguments.now
@@ -125,7 +125,8 @@ class JobFiles(NamedTuple):
         other_events: phase events from traces and rows.
         run: its run; None if there are only logs or traces.
         error: why nothing could be read; sources may still provide information.
-        gone: processes that the events name and that no longer exist.
+        lost: processes that the events name and that are gone or stopped.
+        ranks: the rank whose file a path is.
     """
 
     path: str
@@ -133,7 +134,8 @@ class JobFiles(NamedTuple):
     other_events: Sequence[Sequence[PhaseEvent]] = ()
     run: Run | None = None
     error: RltopError | None = None
-    gone: Sequence[Process] = ()
+    lost: Sequence[Process] = ()
+    ranks: Mapping[str, int] = NO_RANKS
 
 
 def query_sources(read: JobFiles, sources: SourceOptions, wait_s: float) -> SourceResults:
@@ -151,11 +153,12 @@ def query_sources(read: JobFiles, sources: SourceOptions, wait_s: float) -> Sour
             time.sleep(_AGAIN_S)
             probes.gather(_ANSWER_S)
         steps = answered(path, lambda: checkpoint_steps(path)) if path and path != "-" else ()
-        own = writers((read.log, path if read.run is None else log_of(read.run.path.raw)[0]), clock.wall())
+        files = read.log, path if read.run is None else log_of(read.run.path.raw)[0]
+        own, stopped = (each(files, clock.wall(), ranks=read.ranks) for each in (writers, stopped_writers))
         silences = probes.silences if own else [*probes.silences, Silence(WRITERS, clock.wall(), NO_WRITER)]
         going_on = [each for each in own if each.state != "stopped"]
         return SourceResults(
-            Facts([*probes.facts.all, *(going_on or own), *read.gone]), silences, steps[-1] if steps else None
+            Facts([*probes.facts.all, *going_on, *stopped, *read.lost]), silences, steps[-1] if steps else None
         )
     finally:
         probes.close()
@@ -186,6 +189,7 @@ def read_path(path: str, config: Config) -> JobFiles:
 
         read = _job_files(path, logs[0] if logs else "", told)
         return read if any(read.other_events) or logs else read._replace(error=error)
+    from rltop.run.console_end import of_ranks, own_logs, silent_run
     from rltop.run.whereabouts import events_near, log_of_run
 
     if len(runs) > 1:
@@ -193,7 +197,9 @@ def read_path(path: str, config: Config) -> JobFiles:
     session = read_whole(runs[0], config)
     try:
         run = session.runs[0]
-        return _job_files(log_of(run.path.raw)[0], log_of_run(run), lambda: events_near(run), run)
+        silent = silent_run(run)
+        read = _job_files(log_of(run.path.raw)[0], log_of_run(run, silent), lambda: events_near(run), run)
+        return read._replace(ranks=of_ranks(silent, own_logs(silent)))
     finally:
         session.close()
 
@@ -202,9 +208,9 @@ def _job_files(
     path: str, log: str, told: Callable[[], Sequence[Sequence[PhaseEvent]]], run: Run | None = None
 ) -> JobFiles:
     events = told()
-    lost = gone(processes_of(merged(*events), "", has_failed=False), Clock().wall(), (path, log))
+    lost = fates(merged(*events), Clock().wall(), (path, log))
     # They may have ended their phases meanwhile.
-    return JobFiles(path, log, told() if lost else events, run, gone=lost)
+    return JobFiles(path, log, told() if lost else events, run, lost=lost)
 
 
 def status_of(read: JobFiles, now_s: float, results: SourceResults) -> JobStatus:

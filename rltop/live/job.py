@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from rltop import units
 from rltop.files import last_bytes, open_regular
 from rltop.formats.decoder import NO_USUAL_S, ended_after
 from rltop.live.engines import HANGS, compared
-from rltop.live.judge import JobStatus, ProcessGroup, judge, processes_of
+from rltop.live.judge import JobStatus, ProcessGroup, judge, named_in
 from rltop.live.lines import Act, words_of
 from rltop.live.log import LINE_END, LogReader
 from rltop.live.phases import KEPT, PhaseEvent, Phases, in_order, merged
@@ -37,8 +37,8 @@ from rltop.live.probe import (
 from rltop.live.slurm import job_of_log
 from rltop.live.traces import Traces
 from rltop.live.writers import GONE as GONE_PROCESS
+from rltop.live.writers import NO_RANKS, gone_or_stopped, stopped_writers
 from rltop.live.writers import SOURCE as WRITERS
-from rltop.live.writers import gone, stopped_writers
 from rltop.structs import NamedTuple
 
 WAITS_FOR_ENGINES = frozenset({"generate", "validation", "weight_sync"})
@@ -46,6 +46,7 @@ AWAKE_S = 60.0
 """How long a phase that needs engines may be open while they are still asleep."""
 IDLE = 0.05
 """A device that is busy for a smaller fraction of the time is idle."""
+NO_STEP_S = 10.0  # without a step for this long, a job may wait for a process that is stopped or gone
 
 
 def gathered(
@@ -65,7 +66,7 @@ def gathered(
     open_s = 0.0 if where.since is None else now_s - where.since
     if where.state == "running" and where.source != where.log and where.usual_s is None and open_s >= NO_USUAL_S:
         where = where._replace(state="stuck")  # from its processes, without a usual duration
-    where = _with_gone(_with_stopped(_with_engines(where)))
+    where = _with_gone(_with_stopped(_with_engines(where), now_s), now_s)
     if where.state != "stuck" or any(each.pid is not None and each.source != WRITERS for each in where.ranks):
         # A writer of the files that goes on is of interest only if it may hang and no other process is known.
         where = where._replace(
@@ -112,23 +113,31 @@ def _with_engines(where: JobStatus) -> JobStatus:
     return where
 
 
-def _with_stopped(where: JobStatus) -> JobStatus:
+def _with_stopped(where: JobStatus, now_s: float) -> JobStatus:
     stopped = [each for each in where.ranks if each.state == "stopped"]
-    if not stopped or where.state not in ("running", "stuck", "unknown"):
+    if not stopped or where.state not in ("running", "stuck", "unknown") or not _are_awaited(stopped, where, now_s):
         return where
+    names = ProcessGroup("stopped", "", "", stopped).names
+    who = f"{names} {'is' if len(stopped) == 1 else 'are'}" if stopped[0].rank is not None else f"{_of(stopped[0])} is"
     pids = " ".join(str(each.pid) for each in stopped)
-    cause = f"{_of(stopped[0])} is stopped (Ctrl-Z, SIGSTOP): fg, or kill -CONT {pids}, lets it go on"
+    cause = f"{who} stopped (Ctrl-Z, SIGSTOP): fg, or kill -CONT {pids}, lets it go on"
     return where._replace(state="stuck", cause=where.cause or cause)
 
 
-def _with_gone(where: JobStatus) -> JobStatus:
+def _are_awaited(lost: Sequence[Process], where: JobStatus, now_s: float) -> bool:
+    # Steps may go on without them, as in a job that was started anew elsewhere.
+    if where.unusual or where.state == "stuck" or where.stepped_s is None:
+        return True
+    # The step in which they fell silent may have ended for the others; what they print may be held back.
+    since_s, slack_s = max(each.since_s or now_s for each in lost), 1.0 + 2.0 * (where.step_s or 0.0)
+    return where.stepped_s <= since_s + slack_s or now_s - where.stepped_s >= max(NO_STEP_S, slack_s)
+
+
+def _with_gone(where: JobStatus, now_s: float) -> JobStatus:
     # Dead, if all processes in a phase are gone; stuck, if others are left, which wait for them.
     lost = [each for each in where.ranks if each.cause == GONE_PROCESS]
-    if not lost or where.state not in ("running", "stuck", "unknown"):
+    if not lost or where.state not in ("running", "stuck", "unknown") or not _are_awaited(lost, where, now_s):
         return where
-    is_needed = where.stepped_s is None or where.stepped_s <= max(each.since_s or 0.0 for each in lost)
-    if not (is_needed or where.unusual or where.state == "stuck"):
-        return where  # steps go on without them, as in a job that was started anew elsewhere
     names = ProcessGroup("dead", "", "", lost).names
     cause = f"{names} {'is' if len(lost) == 1 else 'are'} {GONE_PROCESS}: killed? (dmesg -T says if memory ran out)"
     if all(each in lost for each in where.ranks if each.phase):
@@ -255,6 +264,7 @@ class JobProbe(Probe):
     Args:
         find: returns the log, or "" without one, and a folder with traces or a file of custom phases, or ""; called in
             a thread when the log is missing.
+        of_ranks: returns the files that single ranks write, and the rank of each; called with `find`.
 
     Attributes:
         log: the console log; "" without one.
@@ -264,10 +274,15 @@ class JobProbe(Probe):
     every_s, patience_s = EVERY_S, PATIENCE_S
 
     def __init__(
-        self, find: Callable[[], tuple[str, str]], source: str, saved: Callable[[], Sequence[int]] = tuple
+        self,
+        find: Callable[[], tuple[str, str]],
+        source: str,
+        saved: Callable[[], Sequence[int]] = tuple,
+        of_ranks: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self.source = source
         self._saved = saved
+        self._of_ranks, self._ranks = of_ranks, NO_RANKS
         self._checkpoint: int | None = None
         self._next_saved_s = -math.inf
         self.rows: deque[PhaseEvent] = deque(maxlen=4 * KEPT)
@@ -334,11 +349,12 @@ class JobProbe(Probe):
         if now_s < self._next_writers_s:
             return False
         self._next_writers_s, before = now_s + WRITERS_EVERY_S, self._stopped
-        lost = gone(processes_of(self._phases, "", has_failed=False), now_s, (self.log, self.source))
-        self._stopped = *stopped_writers((self.log, self.source), now_s), *lost
+        files = self.log, self.source
+        lost = fates(self._phases, now_s, files)
+        self._stopped = *stopped_writers(files, now_s, self._ranks), *lost
         if lost:
             self._next_traces_s = now_s  # they may have ended their phase meanwhile
-        return [each.pid for each in self._stopped] != [each.pid for each in before]
+        return [(each.pid, each.state) for each in self._stopped] != [(each.pid, each.state) for each in before]
 
     def _look(self, now_s: float) -> None:
         """Look for the log if there is none, or, if it is silent, for that of a requeued job."""
@@ -346,6 +362,7 @@ class JobProbe(Probe):
             return
         self._looked_s = now_s
         log, self._traced = self._find()
+        self._ranks = self._of_ranks()
         if log and log != self.log and (not self.log or _alike(log) == _alike(self.log)):
             self._begin()
             self.log = log
@@ -392,6 +409,10 @@ class JobProbe(Probe):
             new += ends or [each._replace(act=Act.PULSE) for each in self._ends]
             self._ends = ends
         return new
+
+
+def fates(phases: Phases, now_s: float, files: Collection[str]) -> Sequence[Process]:
+    return gone_or_stopped(named_in(phases), now_s, files)
 
 
 class SourceResults(NamedTuple):

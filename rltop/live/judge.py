@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any
 
 from rltop import units
 from rltop.formats.console.failures import is_interruption, ranges
@@ -87,7 +86,8 @@ class JobStatus(NamedTuple):
 
 
 def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "") -> JobStatus:
-    found, ranks = _judged(phases, now_s), without_gone((*processes_of(phases, source), *facts.processes))
+    found = _judged(phases, now_s, has_left=has_named(phases, [each for each in facts.processes if _is_lost(each)]))
+    ranks = as_found((*processes_of(phases, source), *facts.processes))
     found = found._replace(
         cause=found.cause or (ranks_still_busy(ranks) if found.state == "finished" else None),
         source=source,
@@ -99,13 +99,37 @@ def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "
     return _with_process_phase(found, facts, now_s)
 
 
-def without_gone(processes: Sequence[Process]) -> Sequence[Process]:
-    # A phase that has ended since the check names none of those that are gone.
-    gone = {(each.pid, each.host): each for each in processes if each.source == WRITERS and each.state == "dead"}
-    if not gone:
+def as_found(processes: Sequence[Process]) -> Sequence[Process]:
+    found: dict[tuple[int | None, str], Process] = {}
+    for each in processes:
+        if each.source == WRITERS and each.state in ("dead", "stopped"):
+            found.setdefault(_place(each), each)
+    if not found:
         return processes
-    ended = [(each, gone.get((each.pid, each.host))) for each in processes if each not in gone.values()]
-    return [each if end is None else each._replace(state="dead", cause=end.cause) for each, end in ended]
+    ended = []
+    for each in processes:
+        end = found.get(_place(each))
+        if end is None or each.source != WRITERS:
+            ended.append(each if end is None else each._replace(state=end.state, cause=each.cause or end.cause))
+    # A phase that has ended since the check names none of those that are gone.
+    inside = {_place(each) for each in ended}
+    return [*ended, *(each for place, each in found.items() if each.state == "stopped" and place not in inside)]
+
+
+def _place(process: Process) -> tuple[int | None, str]:
+    return process.pid, process.host.partition(".")[0]
+
+
+def _is_lost(process: Process) -> bool:
+    return process.source == WRITERS and process.state == "dead"
+
+
+def has_named(phases: Phases, processes: Sequence[Process]) -> bool:
+    """Whether the process that failed is among these; where it is not named, whether all are that the phases name."""
+    failed, here = None if phases.failure is None else phases.failure.phase, {*map(_place, processes)}
+    own, *named = [_named(each) for each in ("" if failed is None else failed.process, *phases.named.values())]
+    wanted = [own] if own.pid is not None else named
+    return bool(wanted) and all(_place(each) in here for each in wanted)
 
 
 def _with_process_phase(found: JobStatus, facts: Facts, now_s: float) -> JobStatus:
@@ -140,7 +164,7 @@ def ranks_still_busy(processes: Sequence[Process]) -> str | None:
     return f"{'ranks' if len(inside) > 1 else 'rank'} {ranges(sorted(inside))} still in {phase}"
 
 
-def _judged(phases: Phases, now_s: float) -> JobStatus:
+def _judged(phases: Phases, now_s: float, *, has_left: bool) -> JobStatus:
     if phases.begun_s is None or phases.moved_s is None:
         return JobStatus("unknown")
     failure = phases.failure
@@ -156,7 +180,7 @@ def _judged(phases: Phases, now_s: float) -> JobStatus:
     if phases.finished_s is not None:
         cause = None if failure is None else f"error logged after the last step: {failure_words(failure)}"
         return about._replace(state="finished", since=phases.finished_s, accuracy_s=1.0, cause=cause)
-    if failure is not None and now_s - failure.time_s >= dead_after_s(phases, failure):
+    if failure is not None and (has_left or now_s - failure.time_s >= dead_after_s(phases, failure)):
         return _ended(phases, failure, about)
     if phases.step is None and not phases.open and not phases.took_s:
         return about._replace(state="unknown")
@@ -261,29 +285,38 @@ def _outstanding(phase: Phase) -> str | None:
     return f"{max(0, phase.of - phase.done)} of {phase.of}"
 
 
-def processes_of(phases: Phases, source: str, *, has_failed: bool = True) -> list[Process]:
+def processes_of(phases: Phases, source: str) -> list[Process]:
     """The state of each process that a log or a trace distinguishes; for a failed one, the phase that it failed in."""
-    inner, failed = phases.innermost(), None if phases.failure is None else phases.failure.phase
-    if has_failed and failed is not None and failed not in inner:
-        inner = [each for each in inner if each.process != failed.process]
-        inner += [failed] if failed.process else []
-    found = [
-        Process(
-            source, each.moved_s, phase=each.name or each.words, key=each.key, since_s=each.begun_s, rank=each.rank,
-            done=each.done, of=each.of, words=each.words, **_named(each),
-        )
-        for each in inner
-    ]  # fmt: skip
+    found, failure = [_in(phase, source) for phase in phases.innermost()], phases.failure
+    failed = None if failure is None else failure.phase
+    if failure is not None and failed is not None and failed not in phases.innermost():
+        found = [_in(phase, source) for phase in phases.innermost() if phase.process != failed.process]
+        found += [_in(failed, source)._replace(cause=failure.error.words)] if failed.process else []
     return sorted(found, key=lambda each: (each.rank is None, each.rank or 0))
 
 
-def _named(phase: Phase) -> dict[str, Any]:
+def _in(phase: Phase, source: str) -> Process:
+    named = _named(phase.process)
+    return named._replace(
+        source=source, time_s=phase.moved_s, phase=phase.name or phase.words, key=phase.key, since_s=phase.begun_s,
+        rank=phase.rank, done=phase.done, of=phase.of, words=phase.words,
+        name="" if named.pid is None and phase.rank is not None else named.name,
+    )  # fmt: skip
+
+
+def named_in(phases: Phases) -> list[Process]:
+    found = [_in(phase, "") for phase in phases.innermost()]
+    inside, others = {*map(_place, found)}, map(_named, phases.named.values())
+    return [each for each in (*found, *(one for one in others if _place(one) not in inside)) if each.pid is not None]
+
+
+def _named(process: str) -> Process:
     """Parse a launcher's prefix: `(WorkerDict pid=7, ip=10.0.0.1)`."""
-    told = _PROCESS.search(phase.process)
+    told = _PROCESS.search(process)
     if told is None:
-        return {"name": phase.process if phase.rank is None else ""}
-    named = {"name": told["name"] or "", "pid": int(told["pid"]), "host": told["ip"] or ""}
-    return {**named, "identity": told["identity"] or ""}
+        return Process("", 0.0, process)
+    identity = told["identity"] or ""
+    return Process("", 0.0, told["name"] or "", pid=int(told["pid"]), host=told["ip"] or "", identity=identity)
 
 
 def engines_of(phases: Phases, source: str) -> list[InferenceEngine]:

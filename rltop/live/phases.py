@@ -67,13 +67,7 @@ class PhaseEvent(NamedTuple):
 
 @dataclass(slots=True)
 class Phase:
-    """A phase that has begun.
-
-    Attributes:
-        key: of the phase, or empty.
-        done: count out of `of`, or None.
-        rank: of its process, or None.
-    """
+    """A phase that has begun, and its count: `done` out of `of`."""
 
     process: str
     name: str
@@ -97,11 +91,7 @@ class Phase:
 
 @dataclass(slots=True)
 class Failure:
-    """What a job died of, unless it continues afterwards.
-
-    Attributes:
-        rank: of the reporting process, or None.
-    """
+    """What a job died of, unless it continues afterwards."""
 
     time_s: float
     error: ConsoleError
@@ -125,6 +115,7 @@ class Phases:
         failure: see `Failure`; None once there is progress.
         finished_s: when the job reported that it was done, or None.
         periods: numbers n for which every n-th step takes longer.
+        named: rank → the process of its newest event, if that tells its id.
     """
 
     open: dict[tuple[str, str], Phase] = field(default_factory=dict)
@@ -139,6 +130,7 @@ class Phases:
     failure: Failure | None = None
     finished_s: float | None = None
     periods: set[int] = field(default_factory=set)
+    named: dict[int | None, str] = field(default_factory=dict)
     _last: int | None = None
     """Number of the last step or generation, if they are numbered from 0."""
     _is_from_0: bool = False
@@ -169,6 +161,8 @@ class Phases:
             self.begun_s = self.moved_s = event.time_s
         if event.total is not None and event.total not in self._passed:
             self.total = event.total
+        if "pid=" in event.process:
+            self.named[event.rank] = event.process
         _TAKES[event.act](self, event)
 
     def innermost(self) -> list[Phase]:
@@ -350,9 +344,13 @@ class Phases:
         if event.key and (phase is None or phase.key == "setup"):
             words = words_of(event.key, event.name)
             phase = Phase(event.process, event.name, event.key, words, event.time_s, event.time_s)
-        if self.failure is not None and phase is None:
-            phase = self.failure.phase
-        self.failure = Failure(event.time_s, error, event.rank, phase)
+        rank, known = event.rank, self.failure
+        if known is not None and error.text == known.error.text:
+            # The traceback of what ended the phase follows in the log.
+            rank, phase = known.rank, known.phase or phase
+        elif known is not None and phase is None:
+            phase = known.phase
+        self.failure = Failure(event.time_s, error, rank, phase)
 
     def _resume(self, event: PhaseEvent) -> None:
         """A job that generates samples again was not done; validating and saving do not contradict being done."""

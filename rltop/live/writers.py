@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +13,7 @@ SOURCE = "writers of its files"
 STOPPED = "T"
 MOST_PROCESSES = 4_096
 GONE = "gone without a word"
+NO_RANKS: Mapping[str, int] = {}
 _FIRST_NAMESPACE = "4026531836"  # the process namespace that sees all others: `PROC_PID_INIT_INO` of Linux
 
 
@@ -29,52 +30,74 @@ def own_pids(proc: str = "/proc") -> Iterator[str]:
                 yield pid
 
 
-def writers(files: Iterable[str], now_s: float, states: str = "", proc: str = "/proc") -> list[Process]:
+def writers(
+    files: Iterable[str], now_s: float, states: str = "", proc: str = "/proc", ranks: Mapping[str, int] = NO_RANKS
+) -> list[Process]:
     """The processes that have one of the files open for writing.
 
     Of a process only its state, its name and the paths of its open files are read.
 
     Args:
         states: only processes in one of these states of `proc(5)`; empty for any.
+        ranks: the rank whose log a file is. A process that has the log of one rank alone open is that rank; it has
+            been in what it does since that log was written.
     """
+    of_ranks = {os.path.realpath(file): rank for file, rank in ranks.items()}
     wanted, host = {os.path.realpath(file) for file in files if file}, os.uname().nodename.partition(".")[0]
     found = []
     for pid in own_pids(proc):
         with suppress(OSError, ValueError):  # it has ended
             name, _, rest = Path(proc, pid, "stat").read_text(errors="replace").partition("(")[2].rpartition(") ")
-            if (not states or rest[0] in states) and int(pid) != os.getpid() and _has_open(f"{proc}/{pid}", wanted):
+            if (states and rest[0] not in states) or int(pid) == os.getpid():
+                continue
+            has_open = _opened(f"{proc}/{pid}", wanted | of_ranks.keys())
+            rank, since_s = None, None
+            if len(logs := has_open & of_ranks.keys()) == 1:
+                (log,) = logs
+                rank, since_s = of_ranks[log], Path(log).stat().st_mtime
+            if rank is not None or has_open & wanted:
                 state = "stopped" if rest[0] == STOPPED else "unknown"
-                found.append(Process(SOURCE, now_s, name, state=state, pid=int(pid), host=host))
+                one = Process(SOURCE, now_s, name, state=state, pid=int(pid), host=host, rank=rank, since_s=since_s)
+                found.append(one)
     return found
 
 
-def stopped_writers(files: Collection[str], now_s: float) -> Sequence[Process]:
-    """The writers of the files if all are stopped; none if one goes on, as that of a job that was started anew."""
+def stopped_writers(files: Collection[str], now_s: float, ranks: Mapping[str, int] = NO_RANKS) -> Sequence[Process]:
+    """The writers of the files, or of the log of a rank, if all are stopped: another one may be a new attempt."""
     # Most processes are not stopped, and which files they have open takes longest to read.
-    found = writers(files, now_s) if writers(files, now_s, STOPPED) else ()
-    return found if all(each.state == "stopped" for each in found) else ()
+    if not writers(files, now_s, STOPPED, ranks=ranks):
+        return ()
+    found = writers(files, now_s, ranks=ranks)
+    going_on = {each.rank for each in found if each.state != "stopped"}
+    return [each for each in found if each.rank not in going_on and (each.rank is not None or not going_on)]
 
 
-def _has_open(folder: str, wanted: Collection[str]) -> bool:
+def _opened(folder: str, wanted: Collection[str]) -> set[str]:
+    found = set()
     for number in os.listdir(f"{folder}/fd"):  # noqa: PTH208 - hundreds of them every few seconds
         # The link is not followed: that may hang on a network file system.
-        if os.readlink(f"{folder}/fd/{number}") in wanted:  # noqa: PTH115 - as above
+        if (file := os.readlink(f"{folder}/fd/{number}")) in wanted:  # noqa: PTH115 - as above
             flags = Path(folder, "fdinfo", number).read_text().partition("flags:")[2].split()[0]
             if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
-                return True
-    return False
+                found.add(file)
+    return found
 
 
-def gone(processes: Collection[Process], now_s: float, files: Collection[str] = ()) -> Sequence[Process]:
-    """A job's processes of this node that no longer exist. Read its files after: one may have ended its phase.
+def gone_or_stopped(processes: Collection[Process], now_s: float, files: Collection[str] = ()) -> Sequence[Process]:
+    """A job's processes of this node that no longer exist or are stopped. Read its files after: a phase may have ended.
 
-    None if a process that is in no phase holds its files open: it may go on without its child.
+    None is gone if a process that is in no phase holds its files open: it may go on without its child.
     """
-    found = [each for each in processes if each.pid is not None and each.state == "running" and _is_gone(each)]
-    inside = {each.pid for each in processes}
-    if found and any(each.pid not in inside for each in writers(files, now_s)):
-        return []
-    return [Process(SOURCE, now_s, state="dead", pid=each.pid, host=each.host, cause=GONE) for each in found]
+    states = [(each, state_of(each)) for each in processes]
+    inside = {each.pid for each in processes if each.phase}
+    is_left = any(state == "dead" for _, state in states) and all(each.pid in inside for each in writers(files, now_s))
+    return [
+        Process(
+            SOURCE, now_s, state=state, pid=each.pid, host=each.host, cause=GONE if state == "dead" else "",
+        )
+        for each, state in states
+        if state == "stopped" or (state == "dead" and is_left)
+    ]  # fmt: skip
 
 
 def place_of(process: Process) -> str:
@@ -93,22 +116,25 @@ def _own_place() -> list[str]:
     return []
 
 
-def _is_gone(process: Process) -> bool:
-    assert process.pid is not None
+def state_of(process: Process) -> str:
+    """`running`, `stopped` or `dead`; empty if that cannot be told here."""
     boot, namespace, begun = (*process.identity.split("-"), "", "", "")[:3]
     own, node = _own_place(), os.uname().nodename
-    if [boot, namespace] != own and (process.identity or process.host != node or node.startswith("localhost")):
-        return False
+    is_here = process.pid is not None and process.host == node and not node.startswith("localhost")
+    if process.pid is None or ([boot, namespace] != own and (process.identity or not is_here)):
+        return ""
     try:
         try:
             os.kill(process.pid, 0)
             fields = Path(f"/proc/{process.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
             is_gone = fields[0] in "ZX" or (begun != "" and fields[19] != begun)
+            if not is_gone:  # without a start it may be another process of that id
+                return "" if not begun else "stopped" if fields[0] == STOPPED else "running"
         except (ProcessLookupError, FileNotFoundError):
-            is_gone = True
-        return is_gone and (process.identity != "" or not _may_be_elsewhere(process.pid, own[1]))
+            pass
+        return "dead" if process.identity or not _may_be_elsewhere(process.pid, own[1]) else ""
     except (OSError, ValueError, IndexError):
-        return False  # not Linux, or the process of another user, which exists
+        return ""  # not Linux, or the process of another user, which exists
 
 
 def _may_be_elsewhere(pid: int, namespace: str) -> bool:

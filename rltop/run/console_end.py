@@ -80,8 +80,11 @@ _ROWS, _FEW = (".jsonl", ".csv", ".wandb"), 4
 _DIGITS = regex(r"\d+")
 
 
+NO_ROLES: Mapping[str, str] = {}
+
+
 class Ending(NamedTuple):
-    """The ending of a run according to its console log.
+    """The ending of a run according to its console log, or, without a path, to its traces.
 
     Attributes:
         rows: number of rows the run had at that time; more rows mean that it continued.
@@ -122,7 +125,7 @@ class SilentRun(NamedTuple):
     total: int | None = None
     restarts: Collection[int] = ()
     is_console: bool = False
-    ranks: frozenset[str] = frozenset()  # console logs that are its rank streams
+    ranks: Mapping[str, str] = NO_ROLES  # of its rank streams: role by path
     may_be_stopped: bool = False  # neither over, nor replayed, nor silent for days
 
 
@@ -144,7 +147,7 @@ def silent_run(run: Run, log: str = "") -> SilentRun:
         total=stream.total_steps, restarts={*stream.restarts, *([] if rules is None else rules.liveness.resumed)},
         is_console=run.is_in_log,
         newest=[stream.row(step) for step in stream.steps(last=_COMPARED)],
-        ranks=frozenset(filter(is_log, run.rank_paths)),
+        ranks=run.rank_paths,
     )  # fmt: skip
 
 
@@ -201,7 +204,7 @@ def own_logs(run: SilentRun) -> list[str]:
     alike = [name for name in names if _pattern(name) == _pattern(own.name) and "tfevents" not in name]
     is_console = bool(head) and kind_of(head, own.name, is_all=True) is CONSOLE
     near = logs_near(run.path)
-    logs = [*near, *sorted(run.ranks.difference(near))]
+    logs = [*near, *sorted(path for path in run.ranks if path not in near and is_log(path))]
     of_data = {name.split(".")[0] for name in names if name.endswith(_DATA)}
     others = {Path(path).name.split(".")[0] for path in logs} & of_data
     is_only_by_name = is_console or len(alike) > 1 or len(others - {stem}) > 1
@@ -259,6 +262,17 @@ def _is_of_training(path: str) -> bool:
 
 def is_of_rank(path: str) -> bool:
     return RANK_LOG.search(path) is not None
+
+
+def of_ranks(run: SilentRun, logs: Iterable[str]) -> dict[str, int]:
+    """The rank by the path of the file that it writes; empty if there is but one."""
+    own = str(Path(log_of(run.path)[0]).absolute())
+    named = {path: RANK_LOG.search(path) for path in (own, *logs)}
+    told = {path: int(match[match.lastindex or 0]) for path, match in named.items() if match is not None}
+    for path, role in run.ranks.items():
+        if (rank := role.rpartition(" ")[2]).isdecimal():
+            told[path] = int(rank)
+    return told if len(told) > 1 else {}
 
 
 def _pattern(name: str) -> str:
@@ -324,7 +338,7 @@ def _stopped(run: SilentRun, logs: Sequence[str], now_s: float) -> Sequence[Proc
         return ()
     from rltop.live.writers import stopped_writers  # noqa: PLC0415 - not before the first frame
 
-    return stopped_writers((log_of(run.path)[0], *logs[:1]), now_s)
+    return stopped_writers((log_of(run.path)[0], *logs[:1]), now_s, of_ranks(run, logs))
 
 
 class EndReader:
@@ -389,6 +403,7 @@ class EndReader:
                     stopped = _stopped(silent, logs, now_s)
                     if stopped or may_reveal_job(silent, logs):
                         told = self._see(run, silent, logs, read, self._clock, stopped)
+                        found = found or told.ending
             before, run.seen = run.seen, told
             if found != run.ending or told is not None or before is not None:
                 run.ending = found

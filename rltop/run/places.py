@@ -135,7 +135,8 @@ def _steps_in(folder: Path) -> list[int]:
 
 MOST_LOGS, MOST_RANK_LOGS = 8, 64
 RANK_LOG = regex(
-    r"(?:rank|worker|proc|gpu|node)[-_.]?\d+(?=[-_.])[^/]*\Z|/attempt_\d+/\d+/(?:stdout|stderr)\.log\Z", re.IGNORECASE
+    r"(?:rank|worker|proc|gpu|node)[-_.]?(\d+)(?=[-_.])[^/]*\Z|/attempt_\d+/(\d+)/(?:stdout|stderr)\.log\Z",
+    re.IGNORECASE,
 )
 """In the path of a log that each process of a job has its own of, by name or as `torchrun --log-dir` writes it."""
 TORCHRUN = regex(r"attempt_\d+\Z")  # a folder with a folder for each rank

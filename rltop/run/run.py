@@ -252,7 +252,10 @@ class Run:
 
     def _state(self) -> RunState:
         failure = Label.of("") if self._job_goes_on else self.failure
-        state = self.main.state_given(failure, is_dead=bool(failure.raw) and self._is_dead)
+        is_dead = bool(failure.raw) and self._is_dead
+        if not is_dead and self.seen is not None and self.seen.has_survived:
+            failure = Label.of("")
+        state = self.main.state_given(failure, is_dead=is_dead)
         says = self.main.known.pipeline.decoder
         if state in (*_SILENT, *_OVER) and says.is_done:
             return RunState.FINISHED

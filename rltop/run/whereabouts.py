@@ -8,16 +8,16 @@ from pathlib import Path
 
 from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
-from rltop.live.job import JobProbe, Reading, SourceResults, facts_from_files, job_status
-from rltop.live.judge import JobStatus, processes_of, ranks_still_busy
+from rltop.live.job import JobProbe, Reading, SourceResults, facts_from_files, fates, job_status
+from rltop.live.judge import JobStatus, dead_after_s, failure_words, has_named, named_in, ranks_still_busy
 from rltop.live.lines import Act
 from rltop.live.phases import PhaseEvent, Phases, merged
 from rltop.live.probe import Facts, LogFacts, Probe, Probes, Process
 from rltop.live.traces import Traces, rows
-from rltop.live.writers import gone
+from rltop.live.writers import state_of
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
-from rltop.run.console_end import SilentRun, is_of_rank, own_logs, silent_run
+from rltop.run.console_end import Ending, SilentRun, is_of_rank, of_ranks, own_logs, silent_run
 from rltop.run.places import checkpoint_steps, folder_of
 from rltop.run.run import Run
 from rltop.structs import NamedTuple, Remembered
@@ -29,11 +29,7 @@ _TRACED = (".jsonl", ".ndjson")
 
 
 def log_of_run(run: Run, sought: SilentRun | None = None) -> str:
-    """The console log of a run, possibly its own file; empty if there is none, as for standard input.
-
-    Args:
-        sought: the run's state at the last search; None if it has been read to its end.
-    """
+    """The console log of a run, possibly its own file; empty if there is none, as for standard input."""
     if run.path.raw == "-":
         return ""
     if run.main.kind_title == CONSOLE.title:
@@ -87,12 +83,17 @@ class FilesSeen(NamedTuple):
 
     Attributes:
         rows: number of rows the run had then.
+        stopped: the writers of its files, if all of them were; and the processes that are gone.
+        ending: the failure in its traces, or None.
+        has_survived: the process of the failure still exists.
     """
 
     rows: int
     files: LogFacts
     clock: Clock
-    stopped: Sequence[Process] = ()  # the writers of its files, if all of them were; and the processes that are gone
+    stopped: Sequence[Process] = ()
+    ending: Ending | None = None
+    has_survived: bool = False
 
     def source_status(self) -> JobStatus:
         return job_status(self.files, self.clock.wall(), SourceResults(Facts(self.stopped)))
@@ -116,13 +117,19 @@ def seen(
     """
     path = log_of(run.path.raw)[0]
     log = path if silent.is_console and not silent.log else next(iter(logs), "")
-    told = _trace_events(run)
-    if silent.may_be_stopped and (
-        lost := gone(processes_of(merged(*told), "", has_failed=False), clock.wall(), (path, log))
-    ):
-        told, stopped = _trace_events(run), (*stopped, *lost)
-    files = facts_from_files(log, [events_of_rows(silent), *told], path, clock.wall(), read)
-    return FilesSeen(silent.rows, files, clock, stopped)
+    told, now_s = [events_of_rows(silent), *_trace_events(run)], clock.wall()
+    files = facts_from_files(log, told, path, now_s, read)
+    if silent.may_be_stopped and (lost := fates(files.phases, now_s, (path, log))):
+        told, stopped = [events_of_rows(silent), *_trace_events(run)], (*stopped, *lost)
+        files = facts_from_files(log, told, path, now_s, read)
+    failure, ending, has_survived = files.phases.failure, None, False
+    if failure is not None and (failure := merged(*told).failure) is not None:
+        dies_after_s = dead_after_s(files.phases, failure)
+        ending = Ending("", failure_words(failure), silent.rows, now_s - failure.time_s, dies_after_s)
+    if files.phases.failure is not None and silent.may_be_stopped:
+        here = [each for each in named_in(files.phases) if state_of(each) == "running"]
+        has_survived = has_named(files.phases, here)
+    return FilesSeen(silent.rows, files, clock, stopped, ending, has_survived)
 
 
 def with_run_state(run: Run, found: JobStatus) -> JobStatus:
@@ -133,6 +140,8 @@ def with_run_state(run: Run, found: JobStatus) -> JobStatus:
     is_of_other_rank = log not in ("", found.log) and is_of_rank(log)
     if ended is None or (not is_of_other_rank and found.state in (ended, "dead", "interrupted")):
         return found
+    if not log and run.ending is not None and found.state == "running":
+        return found  # it waits for what may follow the error in the traces
     return found._replace(
         state=ended,
         source=log or found.source,
@@ -170,7 +179,7 @@ class Whereabouts:
         self._run, self._log, self.clock = run, log, clock
         self._sought = silent_run(run)
         path = log_of(run.path.raw)[0]
-        self._job = JobProbe(self._find, run.path.raw, lambda: checkpoint_steps(path))
+        self._job = JobProbe(self._find, run.path.raw, lambda: checkpoint_steps(path), self._of_ranks)
         others = () if probes is None else probes(lambda: self._job.log)
         self.probes = Probes([self._job, *others], clock, notify)
         self._fed: int | None = None
@@ -181,6 +190,9 @@ class Whereabouts:
         path = log_of(self._run.path.raw)[0]
         log = self._log or log_of_run(self._run, self._sought)
         return log, path if Path(path).suffix in _TRACED else str(folder_of(path))
+
+    def _of_ranks(self) -> dict[str, int]:
+        return of_ranks(self._sought, own_logs(self._sought))
 
     def poll(self) -> None:
         """Pass on new rows, collect results of probes, and query those that are due."""

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from rltop.cli.where import NO_WRITER
 from rltop.clock import Clock
 from rltop.live.job import JobProbe
 from rltop.live.probe import Facts, Process
-from rltop.live.writers import gone, writers
+from rltop.live.writers import gone_or_stopped, writers
 from rltop.model import RunState
 from rltop.run.session import Session
 
@@ -169,6 +170,14 @@ with log.phase("train", rank=2):
 """
 
 
+WAITS = """
+import sys
+from rltop.integrations import JsonlWriter
+with JsonlWriter(f"{sys.argv[1]}/phases-{sys.argv[2]}.jsonl").phase("train", rank=int(sys.argv[2])):
+    sys.stdin.readline()
+"""
+
+
 def killed_in(path: Path) -> int:
     """The id of a loop that was killed in a phase."""
     loop = subprocess.Popen([sys.executable, "-c", LOOP, str(path)], stdin=subprocess.PIPE)
@@ -225,6 +234,77 @@ def test_a_process_that_ended_a_phase_with_an_error_is_not_gone_without_a_word(
     assert "RuntimeError: CUDA out of memory" in capsys.readouterr().out
 
 
+FAILS = """
+import sys, traceback
+from rltop.integrations import JsonlWriter
+log = JsonlWriter(sys.argv[1])
+for step in range(1, 40):
+    with log.phase("rollout", rank=2):
+        if step == 30 and sys.argv[2] == "inside": raise ValueError("shapes differ")
+    log.log(step, {"loss": 0.5})
+    if step == 30:
+        try: raise ValueError("shapes differ")
+        except ValueError:
+            if sys.argv[2] == "between": raise
+            traceback.print_exc()
+        log.phase("train", rank=2).__exit__(ValueError, ValueError("shapes differ"), None)
+        sys.stdin.readline()
+"""
+
+
+def said_of(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    told = {}
+    for command in (("where",), ("--once", "--width", "200"), ("check",), ("report", "-o", f"{path.parent}/r.md")):
+        main([*command, str(path)])
+        told[command[0]] = capsys.readouterr().out
+    return {**told, "report": Path(f"{path.parent}/r.md").read_text()}
+
+
+@each_row("how, has_log", [("inside", False), ("inside", True), ("between", True)])
+def test_a_loop_that_an_error_has_ended_died_of_it_at_once_wherever_the_state_is_said(
+    how: str, has_log: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / f"{how}{has_log}"
+    folder.mkdir()
+    path, log = folder / "metrics.jsonl", folder / "train.log"
+    # As by a console script: the traceback does not begin in the main file of the program.
+    call = [sys.executable, "-c", f"exec({FAILS!r})", str(path), how]
+    done = subprocess.run(call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if has_log:
+        log.write_text(done.stderr.replace("<module>", "main"))
+    for command, text in said_of(path, capsys).items():
+        assert "died" in text and "ValueError: shapes differ" in text and "gone" not in text, (command, text)
+    clock = Clock()
+    session = Session(runs_of(str(folder)), direct(clock), clock)
+    session.follow_job(session.runs[0])
+    ends = time.monotonic() + PATIENCE_S
+    while session.runs[0].state is not RunState.DIED and time.monotonic() < ends:
+        session.step(10.0)
+        time.sleep(0.05)
+    assert session.runs[0].whereabouts is not None
+    where = session.runs[0].whereabouts.status()
+    assert (session.runs[0].state, where.state) == (RunState.DIED, "dead"), where
+    assert "ValueError: shapes differ" in session.runs[0].failure.raw and "ValueError" in (where.cause or "")
+    assert [each.cause for each in where.ranks] == (["ValueError: shapes differ"] if how == "inside" else [])
+    session.close()
+
+
+def test_a_loop_that_goes_on_after_an_error_has_not_died_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with subprocess.Popen([sys.executable, "-c", FAILS, str(path), "caught"], stdin=-1, stderr=-1) as loop:
+        ends = time.monotonic() + PATIENCE_S
+        while not (path.exists() and b'"error"' in path.read_bytes()):
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        told = said_of(path, capsys)
+        assert "died" not in told["where"] + told["--once"], told
+        assert "running, unusual" in told["where"] and "error logged: ValueError" in told["where"]
+        loop.communicate()
+    assert "died" in said_of(path, capsys)["where"]
+
+
 def test_a_loop_that_goes_on_without_its_child_is_not_dead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "metrics.jsonl"
     killed_in(path)
@@ -256,13 +336,82 @@ def identity_of(pid: int | str) -> list[str]:
     return [boot, str(Path("/proc/self/ns/pid").readlink())[5:-1], begun]
 
 
+@each_row("kind", ["text", "rows", "phases"])
+def test_a_rank_that_is_stopped_while_the_others_wait_is_named_at_once_wherever_the_state_is_said(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, end_s = tmp_path / kind, time.time() - 20.0
+    folder.mkdir()
+    for rank in range(4):
+        last = 29 if rank == 2 else 30
+        times = [(n, end_s - 2.0 * (30 - n)) for n in range(1, last + 1)]
+        if kind == "text":
+            lines = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} step: {n} loss: {1 / n}" for n, at in times]
+        else:
+            lines = [json.dumps({"step": n, "time": at, "loss": 1 / n, "timing/train": 1.5}) for n, at in times]
+        path = folder / (f"rank_{rank}.log" if kind == "text" else f"rank_{rank}.jsonl")
+        path.write_text("".join(f"{line}\n" for line in lines))
+        os.utime(path, (times[-1][1], times[-1][1]))
+    if kind == "phases":
+        for rank in range(1, 4):
+            (folder / f"rank_{rank}.jsonl").unlink()
+    with ExitStack() as stack:
+        pids = [stack.enter_context(opened(path)) for path in sorted(folder.glob("rank_*"))]
+        if kind == "phases":
+            for rank in (1, 2, 3):
+                loop = subprocess.Popen([sys.executable, "-c", WAITS, str(folder), str(rank)], stdin=subprocess.PIPE)
+                stack.callback(loop.communicate)
+                stack.callback(loop.send_signal, signal.SIGCONT)
+                pids.append(loop.pid)
+                ends = time.monotonic() + PATIENCE_S
+                while (
+                    not (folder / f"phases-{rank}.jsonl").exists() or not (folder / f"phases-{rank}.jsonl").read_bytes()
+                ):
+                    assert time.monotonic() < ends
+                    time.sleep(0.02)
+        with stopped(pids[2]):
+            words = f"rank 2 on {os.uname().nodename} is stopped"
+            for command in (["where"], ["--once", "--width", "200"]):
+                main([*command, str(folder)])
+                told = capsys.readouterr().out
+                assert words in told and f"kill -CONT {pids[2]}" in told and "stuck" in told, (command, told)
+            session = Session(runs_of(str(folder)), direct(clock := Clock()), clock)
+            session.follow_job(session.runs[0])
+            ends = time.monotonic() + PATIENCE_S
+            while session.runs[0].state is not RunState.STUCK and time.monotonic() < ends:
+                session.step(10.0)
+                time.sleep(0.05)
+            assert session.runs[0].whereabouts is not None
+            assert words in (session.runs[0].whereabouts.status().cause or "")
+            session.close()
+        main(["where", str(folder)])
+        assert "stuck" not in capsys.readouterr().out
+
+
+def test_a_stopped_rank_that_no_other_waits_for_leaves_the_job_running(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end_s = time.time() - 2.0
+    for rank in range(3):
+        last_s = end_s - (40.0 if rank == 2 else 0.0)
+        path = tmp_path / f"rank_{rank}.jsonl"
+        rows = [{"step": n, "time": last_s - 2.0 * (30 - n), "loss": 1 / n, "timing/train": 1.5} for n in range(1, 31)]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        os.utime(path, (last_s, last_s))
+    with ExitStack() as stack:
+        pids = [stack.enter_context(opened(tmp_path / f"rank_{rank}.jsonl")) for rank in range(3)]
+        with stopped(pids[2]):
+            main(["where", str(tmp_path)])
+            assert "running" in (told := capsys.readouterr().out) and "1 stopped: rank 2" in told
+
+
 def test_only_a_process_of_this_node_and_namespace_is_known_to_be_gone() -> None:
     done = subprocess.Popen(["/bin/true"])
     done.wait()
     here, (boot, namespace, begun) = os.uname().nodename, identity_of("self")
 
     def is_gone(pid: int, host: str = here, identity: str = "") -> bool:
-        return bool(gone([Process("", 0.0, phase="train", pid=pid, host=host, identity=identity)], 0.0))
+        return bool(gone_or_stopped([Process("", 0.0, phase="train", pid=pid, host=host, identity=identity)], 0.0))
 
     assert is_gone(done.pid, identity=f"{boot}-{namespace}-{begun}")
     assert is_gone(done.pid) == (namespace == "4026531836"), "without an identity only the first namespace sees all"
@@ -284,9 +433,9 @@ def test_a_process_in_a_container_of_this_node_is_not_gone() -> None:
     assert inside.stdout is not None
     pid = int(inside.stdout.readline())
     process = Process("", 0.0, phase="train", pid=pid, host=os.uname().nodename)
-    assert not gone([process], 0.0)
+    assert not gone_or_stopped([process], 0.0)
     inside.communicate()
-    assert pid == far and bool(gone([process], 0.0)) == (identity_of("self")[1] == "4026531836")
+    assert pid == far and bool(gone_or_stopped([process], 0.0)) == (identity_of("self")[1] == "4026531836")
 
 
 def test_what_to_do_about_a_job_that_hangs_is_said_with_the_process_that_the_others_wait_for(
