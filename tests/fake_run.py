@@ -55,6 +55,7 @@ class FakeRun:
     state_note: str = ""
     failure: Label = field(default_factory=lambda: Label.of(""))
     failure_log: str = ""
+    ending: None = None
     lagging: Sequence[str] = ()
     job: None = None
     is_in_log: bool = False

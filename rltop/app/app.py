@@ -31,6 +31,7 @@ from rltop.model import Label, Level
 from rltop.pages.changes import ChangePage
 from rltop.pages.chart import ChartPage, axes_logged
 from rltop.pages.directory import FIRST, OPENED, STANDING, HelpPage
+from rltop.pages.header import BROKEN_OFF
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import (
     Acknowledge,
@@ -366,11 +367,17 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             "pin": self._metric_at_hand is not None,
             "rollouts": run.rollouts is not None and bool(run.rollouts.state.steps),
             "console": run.is_in_log
-            or run.ending is not None
+            or bool(run.failure_log)
             or (run.console is not None and bool(run.console.state.path)),
             "settings": run.settings is not None and bool(run.settings.values),
         }
         return idle.union(id for id, is_found in is_there.items() if not is_found)
+
+    @property
+    def urgent(self) -> Sequence[str]:
+        """Ids of the keys that the footer names before all others."""
+        run = self.followed
+        return ("console",) if run.state in BROKEN_OFF and (run.is_in_log or run.failure_log) else ()
 
     def offer(self) -> None:
         """Update the footer if other keys have an effect now."""
@@ -378,6 +385,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.shown,
             self.shown is not None and self.shown.is_too_small,
             self.absent,
+            self.urgent,
             self.cursor.is_live,
             self.followed.main.stream.last_step is None,
             not self.moment.snapshot.standing,

@@ -668,10 +668,10 @@ class KeyLine(Widget, can_focus=False):
         """The page's own keys come first, then the global ones in its `footer`, then all others."""
         if one.node is not self.app and not one.binding.action.startswith("app."):
             return -1
-        id = one.binding.id or ""
-        if id in self._first:
-            return self._first.index(id)
-        return len(self._first) + (_LAST.index(id) + 1 if id in _LAST else 0)
+        id, first = one.binding.id or "", (*getattr(self.app, "urgent", ()), *self._first)
+        if id in first:
+            return first.index(id)
+        return len(first) + (_LAST.index(id) + 1 if id in _LAST else 0)
 
     def _hint(self, one: ActiveBinding, words: str = "") -> KeyHint:
         binding = one.binding

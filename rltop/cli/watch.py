@@ -41,7 +41,7 @@ from rltop.formats.decoder import ENDED_S, GONE_S
 from rltop.live.judge import sentence, waited_for
 from rltop.model import Label, Level, RunState, is_unsafe
 from rltop.pages.alerts import own_words
-from rltop.pages.header import OVER, lack_of
+from rltop.pages.header import OVER, lack_of, with_log
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
 from rltop.run.discover import Discovery, Rescanner, future_run, is_awaited
 from rltop.run.options import Notifier
@@ -521,7 +521,7 @@ class RunWatch:
         failure = run.failure.display
         if failure and code == EXIT_OK:
             is_done = run.state is RunState.FINISHED
-            said = event, f"finished; error logged after the last step: {failure}", EXIT_DIED
+            said = event, f"finished; error logged after the last step: {_cause(run)}", EXIT_DIED
             event, words, code = said if is_done else _broken_off(run)
         if announcer.worst is Level.CRIT:
             code = EXIT_FIRING
@@ -529,7 +529,14 @@ class RunWatch:
         words += f", at step {units.step(step)}" if step is not None else ""
         words += "; --give-up never goes on waiting" if event == "given up" and self._may_judge(run) else ""
         self._log.write(
-            event, words, run, step=step, failure=failure or None, worst=announcer.worst.word, exit_code=code
+            event,
+            words,
+            run,
+            step=step,
+            failure=failure or None,
+            failure_log=run.failure_log or None,
+            worst=announcer.worst.word,
+            exit_code=code,
         )
         return code
 
@@ -616,7 +623,11 @@ class RunWatch:
 
 def _broken_off(run: Run) -> tuple[str, str, int]:
     word = ending_state(run.failure).value
-    return word, f"{word}: {run.failure.display}", EXIT_DIED
+    return word, f"{word}: {_cause(run)}", EXIT_DIED
+
+
+def _cause(run: Run) -> str:
+    return Label.of(with_log(run.failure.raw, run.failure_log)).display
 
 
 def is_alive(pid: int) -> bool:

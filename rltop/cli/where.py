@@ -228,11 +228,12 @@ def status_of(read: JobFiles, now_s: float, results: SourceResults) -> JobStatus
         found = read_job_status(read.log, read.other_events, read.path, now_s, results)
     except OSError as error:
         raise cannot_read(read.log, error) from error
-    if read.run is None or (read.log == read.path and not read.run.failure_log):
+    if read.run is None:
         return found
-    from rltop.run.whereabouts import with_run_state
+    from rltop.run.whereabouts import with_lagging, with_run_state
 
-    return with_run_state(read.run, found)
+    is_own = read.log == read.path and not read.run.failure_log
+    return (with_lagging if is_own else with_run_state)(read.run, found)
 
 
 def _is_told_alone(path: str) -> bool:

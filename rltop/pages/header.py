@@ -16,7 +16,7 @@ from rltop.pages.stages import PACE_STEPS, TimingView, at_present_pace, build_ti
 from rltop.regex import regex
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.rows import Piece, Row, RowBuilder, Target, TargetKind, clip, labelled_rows, text_row, text_rows
-from rltop.run.places import TORCHRUN
+from rltop.run.places import TORCHRUN, rank_of
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median_of
 from rltop.structs import NamedTuple
@@ -521,11 +521,17 @@ def ending_words(snapshot: Snapshot) -> str:
         )
     else:
         when = f"error logged after the {'last' if state is RunState.FINISHED else 'newest'} step"
-    text = f"{when}: {snapshot.source.failure.raw.rstrip('.')}"
+    return with_log(f"{when}: {snapshot.source.failure.raw.rstrip('.')}", log)
+
+
+def with_log(text: str, log: str) -> str:
+    """`text (rank_2.log)`, once for all with the rank; the text alone where no log is named."""
+    if not log:
+        return text
     path = PurePath(log)
     # torchrun calls the log of every rank the same.
     of_rank = f"{path.parent.name}/" if TORCHRUN.match(path.parent.parent.name) else ""
-    return f"{text} ({of_rank}{path.name})" if log else text
+    return f"{text.removesuffix(f' (rank {rank_of(log)})')} ({of_rank}{path.name})"
 
 
 def stuck_words(snapshot: Snapshot) -> str:

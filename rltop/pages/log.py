@@ -30,7 +30,7 @@ class LogView(NamedTuple):
     """The log as the page shows it.
 
     Attributes:
-        first: number of the oldest line in memory.
+        first: number of the oldest line in memory; that of the first line of the file is `begun`.
         lines: the lines in memory, oldest first.
         numbers: numbers of the lines that match the filter, ascending.
         errors: numbers of the lines that report a failure, ascending.
@@ -46,6 +46,7 @@ class LogView(NamedTuple):
     at: int
     is_following: bool
     step: int | None
+    begun: int = 0
 
     @property
     def chosen(self) -> LogLine | None:
@@ -100,7 +101,7 @@ def _counts(view: LogView, width: int, glyphs: Glyphs) -> Row:
         builder.add(" · ", "dim").add(f"{glyphs.levels[Level.CRIT]} {marked}", "crit")
     else:
         parts.append("no error found")
-    if state.begins_at or view.first > 0:
+    if state.begins_at or view.first > view.begun:
         parts.append(f"the end of {units.size(state.size)}")
     if len(view.numbers) < count:
         parts.append(f"{units.count(len(view.numbers))} match")
@@ -215,7 +216,8 @@ class LogPage(ListPage[int]):
         held = None if self.held is None else self.held.step
         at = len(numbers) - 1 if held is None else bisect_right(numbers, held) - 1
         is_last, path = held is None, moment.snapshot.run.path.raw
-        return LogView(path, log.state, first, lines, numbers, errors, max(0, at), is_last, moment.snapshot.at_step)
+        step = moment.snapshot.at_step
+        return LogView(path, log.state, first, lines, numbers, errors, max(0, at), is_last, step, log.begun)
 
     def face(self, moment: Moment) -> Hashable:
         """Changes with every new line; `ask` keeps the log being followed."""

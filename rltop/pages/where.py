@@ -10,6 +10,7 @@ from typing import ClassVar
 from rltop import units
 from rltop.live.judge import JobStatus, ProcessGroup, grouped, next_step, sentence, stuck_because, waited_for
 from rltop.live.lines import words_of
+from rltop.live.phases import Phases
 from rltop.live.probe import Device, Facts, InferenceEngine, Job, LogFacts, Process
 from rltop.model import Label, Level, RunState
 from rltop.pages.page import Moment, Page
@@ -156,8 +157,10 @@ def _or_zero(value: float) -> float:
     return value if value == value else 0.0
 
 
-def paint_where(where: JobStatus, facts: Facts, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
-    groups, logs = grouped(where.ranks), [log for log in facts.logs if log.last_line]
+def paint_where(
+    where: JobStatus, facts: Facts, logs: Sequence[LogFacts], now_s: float, width: int, glyphs: Glyphs
+) -> list[Row]:
+    groups = grouped(where.ranks)
     engines = sorted(where.engines, key=lambda one: (not one.trouble, -_or_zero(one.waiting), one.name))
     devices = sorted(facts.devices, key=lambda one: (not one.trouble, _or_zero(one.use), one.host, one.number))
     is_told = bool(groups or engines)
@@ -374,6 +377,10 @@ class WherePage(Page):
         run, glyphs, told = moment.snapshot.run, moment.glyphs, moment.snapshot.run.whereabouts
         title = RowBuilder(width, glyphs).add(" WHERE", "title").row()
         if told is not None:
-            return [title, *paint_where(told.status(), told.probes.facts, told.clock.wall(), width, glyphs)]
+            facts, ending = told.probes.facts, run.ending
+            logs = [log for log in facts.logs if log.last_line]
+            if ending is not None and ending.path == run.failure_log != "" and ending.last_s is not None:
+                logs = [LogFacts(ending.path, ending.last_s, Phases(), ending.last_line)]
+            return [title, *paint_where(told.status(), facts, logs, told.clock.wall(), width, glyphs)]
         waits = _WAITS if run.main.is_awaited else "looking for the console log of the run ..."
         return [title, *text_rows(waits if run.has_job else _NO_JOB, width, glyphs, "dim")]

@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from rltop import units
 from rltop.clock import Clock
 from rltop.files import Worker, first_bytes, last_bytes, names_in, open_regular
+from rltop.formats.console.failures import is_of_peers
 from rltop.formats.decoder import GONE_S, DecoderOptions
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, kind_of
 from rltop.model import Record, RunState
 from rltop.model.table_rows import is_job_log, is_log, log_of
 from rltop.regex import regex
-from rltop.run.places import RANK_LOG, TORCHRUN, logs_near
+from rltop.run.places import TORCHRUN, logs_near, rank_of
 from rltop.run.sniff import TRAINING
 from rltop.structs import NamedTuple
 
@@ -90,6 +92,7 @@ class Ending(NamedTuple):
         rows: number of rows the run had at that time; more rows mean that it continued.
         still_s: time since the log was last written.
         dies_after_s: how long that must be for the run to be dead.
+        last_line: of that log, with its time, or None.
     """
 
     path: str
@@ -97,6 +100,8 @@ class Ending(NamedTuple):
     rows: int
     still_s: float
     dies_after_s: float
+    last_line: str = ""
+    last_s: float | None = None
 
 
 class SilentRun(NamedTuple):
@@ -174,20 +179,46 @@ def ending_of(run: SilentRun, logs: Sequence[str], read: Reading, still_s_of: Ca
     from rltop.live.phases import merged  # noqa: PLC0415
 
     found: list[tuple[float, Ending]] = []
+    silent: list[tuple[float, Ending]] = []
     for path in logs:
         if found and not (is_of_rank(path) and is_of_rank(found[0][1].path)):
             continue
         try:
-            phases = merged(read(path)[0])
-            still_s = still_s_of(path)
-            if phases.failure is None or _is_of_another(run, path):
+            events, reader = read(path)
+            phases, still_s = merged(events), still_s_of(path)
+            if _is_of_another(run, path):
                 continue
         except (OSError, ValueError):
             continue
-        failure, dies_after_s = phases.failure, dead_after_s(phases, phases.failure)
-        found.append((failure.time_s, Ending(path, failure_words(failure), run.rows, still_s, dies_after_s)))
+        ending = Ending(path, "", run.rows, still_s, 0.0, reader.last_line, reader.last_s)
+        if (failure := phases.failure) is not None:
+            words, dies_after_s = failure_words(failure), dead_after_s(phases, failure)
+            found.append((failure.time_s, ending._replace(text=words, dies_after_s=dies_after_s)))
+        elif reader.last_s is not None and is_of_rank(path):
+            silent.append((reader.last_s, ending))
     # What the other ranks say later follows from the first failure.
-    return min(found, key=itemgetter(0))[1] if found else None
+    first = min(found, key=itemgetter(0), default=None)
+    return None if first is None else _without_a_word(first, [each for _, each in found], silent)
+
+
+_APART_S = 5.0  # of several ranks that say nothing, the first one ends this much before the next
+
+
+def _without_a_word(first: tuple[float, Ending], found: Sequence[Ending], silent: list[tuple[float, Ending]]) -> Ending:
+    """The rank that the others waited for, if its log ends first and says nothing; else the first failure."""
+    from rltop.live.log import without_clock  # noqa: PLC0415 - only for a job of several ranks
+
+    silent.sort(key=itemgetter(0))
+    if not silent or len(found) < 2 or not all(is_of_peers(each.text) for each in found):
+        return first[1]
+    (last_s, killed), *others = silent
+    before_s = first[0] - last_s
+    if before_s < _APART_S or (others and others[0][0] - last_s < _APART_S):
+        return first[1]
+    rank, cause = rank_of(killed.path), first[1]
+    words = f"rank {rank} fell silent without a word: killed? (dmesg -T says if memory ran out)"
+    text = f"{words}; {units.duration(before_s)} later {without_clock(cause.text)}"
+    return killed._replace(text=text, still_s=cause.still_s, dies_after_s=cause.dies_after_s)
 
 
 def own_logs(run: SilentRun) -> list[str]:
@@ -261,17 +292,16 @@ def _is_of_training(path: str) -> bool:
 
 
 def is_of_rank(path: str) -> bool:
-    return RANK_LOG.search(path) is not None
+    return rank_of(path) is not None
 
 
 def of_ranks(run: SilentRun, logs: Iterable[str]) -> dict[str, int]:
     """The rank by the path of the file that it writes; empty if there is but one."""
     own = str(Path(log_of(run.path)[0]).absolute())
-    named = {path: RANK_LOG.search(path) for path in (own, *logs)}
-    told = {path: int(match[match.lastindex or 0]) for path, match in named.items() if match is not None}
+    told = {path: rank for path in (own, *logs) if (rank := rank_of(path)) is not None}
     for path, role in run.ranks.items():
-        if (rank := role.rpartition(" ")[2]).isdecimal():
-            told[path] = int(rank)
+        if (number := role.rpartition(" ")[2]).isdecimal():
+            told[path] = int(number)
     return told if len(told) > 1 else {}
 
 

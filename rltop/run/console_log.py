@@ -129,6 +129,7 @@ class ConsoleLog:
 
     Attributes:
         first: number of the oldest line in memory.
+        begun: that of the first line of this file that was read.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class ConsoleLog:
         self._wanted = given or likely
         self._asked_at = float("-inf")
         self._is_closed = False
-        self.state, self.version, self.first = LogState(), 0, 0
+        self.state, self.version, self.first, self.begun = LogState(), 0, 0, 0
         self._worker = Worker("console log")
 
     def start(self) -> None:
@@ -259,6 +260,7 @@ class ConsoleLog:
             self._bytes += sum(len(line.text) for line in older)
             self.state = self.state._replace(begins_at=begins_at)
             self.first -= len(older)
+            self.begun -= len(older)
         self._tell(self.state, has_news=True)
 
     def _open(self, path: str, paths: Sequence[str]) -> None:
@@ -312,6 +314,7 @@ class ConsoleLog:
     def _forget(self) -> None:
         with self._bell:
             self.first += len(self._lines)
+            self.begun = self.first
             self._lines, self._bytes, self._pending, self._lost = [], 0, b"", 0
 
     def _tell(self, state: LogState, *, has_news: bool = False) -> None:

@@ -139,6 +139,13 @@ RANK_LOG = regex(
     re.IGNORECASE,
 )
 """In the path of a log that each process of a job has its own of, by name or as `torchrun --log-dir` writes it."""
+
+
+def rank_of(path: str) -> int | None:
+    match = RANK_LOG.search(path)
+    return None if match is None else int(match[match.lastindex or 0])
+
+
 TORCHRUN = regex(r"attempt_\d+\Z")  # a folder with a folder for each rank
 _LAUNCH = regex(r".+_[a-z0-9_]{8}")  # torchrun's folder of one launch: the id of the run, and random characters
 _NO_LOG = regex(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)

@@ -132,20 +132,27 @@ def seen(
     return FilesSeen(silent.rows, files, clock, stopped, ending, has_survived)
 
 
+def with_lagging(run: Run, found: JobStatus) -> JobStatus:
+    is_told = found.state == "stuck" and found.cause is None and bool(run.lagging)
+    return found._replace(cause="; ".join(run.lagging)) if is_told else found
+
+
 def with_run_state(run: Run, found: JobStatus) -> JobStatus:
     """Where the job of a run is, overridden by the run's own final state."""
-    if found.state == "stuck" and found.cause is None and run.lagging:
-        found = found._replace(cause="; ".join(run.lagging))
+    found = with_lagging(run, found)
     ended, log = STATES.get(run.state), run.failure_log
     is_of_other_rank = log not in ("", found.log) and is_of_rank(log)
+    if ended is None and is_of_other_rank and found.state in ("running", "stuck"):
+        return found._replace(unusual=True, cause=found.cause or f"error logged: {run.failure.raw} ({Path(log).name})")
     if ended is None or (not is_of_other_rank and found.state in (ended, "dead", "interrupted")):
         return found
     if not log and run.ending is not None and found.state == "running":
         return found  # it waits for what may follow the error in the traces
+    ending = None if log in ("", found.log) else run.ending
     return found._replace(
         state=ended,
         source=log or found.source,
-        last_line=found.last_line if log in ("", found.log) else "",
+        last_line=found.last_line if ending is None else ending.last_line,
         since=run.main.stream.last_time_s,
         cause=run.failure.raw or (ranks_still_busy(found.ranks) if ended == "finished" else None),
         phase=None,

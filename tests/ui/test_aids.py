@@ -262,6 +262,7 @@ async def test_the_palette_offers_what_begins_with_it_first() -> None:
             ("quit", "Quit"),
             ("actor/grad", "metric: actor/grad_norm, gradient norm"),
             ("light", "theme: light"),
+            ("where", "Where the job is: open phase, ranks, engines, devices, logs"),
         ):
             assert max((rank(query, one.text, 0.5), one.text) for one in app.offered())[1] == first
     assert rank("config", "Show the path of the config file", 0.5) >= 1

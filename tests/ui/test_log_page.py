@@ -12,6 +12,7 @@ from screens import RECORDED, app_over, page_text, press, running, screen_of, st
 from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
+from rltop.app.page_screen import KeyLine
 from rltop.clock import FakeClock
 from rltop.pages.log import LogPage, LogView, paint_log
 from rltop.rows.glyphs import UNICODE
@@ -170,6 +171,12 @@ async def test_the_headline_of_a_death_leads_to_the_log_that_tells_of_it(
         assert not isinstance(screen_of(app).page, LogPage)
 
 
+async def test_the_narrow_footer_of_a_run_that_died_names_the_key_of_its_log(run: Path) -> None:
+    async with running(app_over(run), (80, 24)) as (app, pilot):
+        await until(pilot, app, lambda: "died after step 150" in page_text(app))
+        await until(pilot, app, lambda: "O Log" in app.screen.query_one(KeyLine).render_line(0).text)
+
+
 def test_a_log_that_is_still_being_read_is_not_said_to_be_empty() -> None:
     for size, is_looking, said in ((0, True, "reading …"), (90, False, "reading …"), (0, False, "0 lines")):
         state = LogState(("train.log",), "train.log", size, is_looking=is_looking)
@@ -217,4 +224,4 @@ async def test_the_key_for_other_files_goes_first_to_the_log_of_the_rank_that_fa
         assert app.followed.failure_log == failed
         await press(pilot, "f")
         await until(pilot, app, lambda: "OutOfMemoryError" in page_text(app))
-        assert console.state.path == failed
+        assert console.state.path == failed and "the end of" not in page_text(app)

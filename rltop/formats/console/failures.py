@@ -279,6 +279,17 @@ OF_TRACKERS = ("wandb:", "mlflow", "swanlab:", "* Trackio")
 """Prefixes of lines that trackers print when the process ends."""
 
 
+_OF_PEERS = regex(
+    r"Watchdog caught collective operation timeout|NCCL communicator was aborted|ncclRemoteError"
+    r"|[Cc]onnection (?:closed|reset) by peer|remote process exited"
+)
+
+
+def is_of_peers(text: str) -> bool:
+    # It fails because another process no longer answers.
+    return _OF_PEERS.search(text) is not None
+
+
 def is_interruption(text: str) -> bool:
     return _INTERRUPTION.search(text) is not None
 
@@ -391,7 +402,7 @@ def read_error(text: str) -> tuple[str, bool] | None:
     text = text[_match_end(text) :]
     is_exception = _EXCEPTION.match(text) is not None
     if is_exception or _OTHER.search(text) is not None:
-        return text.rstrip()[:MAX_TEXT_CHARS], is_exception
+        return text.strip()[:MAX_TEXT_CHARS], is_exception
     return None
 
 

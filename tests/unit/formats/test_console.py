@@ -333,6 +333,13 @@ def test_an_error_text_cannot_move_the_cursor():
     assert decoder.last_error.text.display == "ValueError:  ab\\u202ec"
 
 
+def test_an_error_begins_with_its_first_letter():
+    _, decoder = decode(
+        "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: unspecified\n"
+    )
+    assert decoder.last_error.text.raw == "what():  CUDA error: unspecified"
+
+
 # -- rows that name no step ------------------------------------------------------------------------------------------
 
 

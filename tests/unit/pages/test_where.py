@@ -240,7 +240,7 @@ def test_the_page_says_what_it_waits_for(tmp_path: Path) -> None:
 
 def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> None:
     def said(where: JobStatus) -> str:
-        return text_of(paint_where(where, Facts(), NOW_S, 80, UNICODE))
+        return text_of(paint_where(where, Facts(), (), NOW_S, 80, UNICODE))
 
     text = said(JobStatus("finished", source="metrics.jsonl"))
     assert "finished" in text and "metrics.jsonl" in text

@@ -9,16 +9,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from ptys import PATIENCE_S
 
 from rltop.cli import main
-from rltop.cli.open_session import read_whole
+from rltop.cli.open_session import direct, read_whole
+from rltop.clock import Clock
 from rltop.config import Config
 from rltop.model import RunState
-from rltop.pages.header import paint_streams
+from rltop.pages.header import ending_words, paint_streams
+from rltop.pages.page import Moment
+from rltop.pages.where import WherePage
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import TargetKind
 from rltop.run.discover import discover
 from rltop.run.run import Run
+from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
@@ -78,7 +83,7 @@ def test_the_rank_that_failed_first_is_the_cause_of_death(
     assert run.failure_log == f"{tmp_path}/rank_{failed}.log"
     told = said(tmp_path, capsys)
     assert all(OOM in text for text in told.values()), told
-    assert all(f"rank_{failed}.log" in told[command] for command in ("where", "--once", "check"))
+    assert all(f"rank_{failed}.log" in told[command] for command in told), told
     assert "died" in told["where"] and not any("Watchdog" in text for text in told.values())
     assert all(f"4 ranks, rank {failed} died" in told[one] for one in ("--once", "check"))
     streams = paint_streams(Snapshot(run), 100, UNICODE)[0]
@@ -122,3 +127,51 @@ def test_the_folders_of_torchrun_inside_that_of_the_run_belong_to_it(
     run = only(tmp_path)
     assert (run.state, run.failure_log) == (RunState.DIED, str(tmp_path / above / "attempt_0/2/stderr.log"))
     assert all("KeyError: 'score'" in text for text in said(tmp_path, capsys).values())
+
+
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_a_rank_that_was_killed_without_a_word_is_named_and_not_those_that_waited_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], has_rows: bool
+) -> None:
+    for rank in range(4):
+        late = "" if rank == 2 else f"{clock(602.0)} {WATCHDOG.format(rank)}\n"
+        begin = steps() if has_rows or rank == 0 else f"{clock(-400.0)} INFO NCCL rank {rank} ready\n"
+        write(tmp_path / f"rank_{rank}.log", begin + late, 602.0 if late else 0.0)
+    run = only(tmp_path)
+    assert (run.state, run.failure_log) == (RunState.DIED, f"{tmp_path}/rank_2.log")
+    told = said(tmp_path, capsys)
+    assert all("rank 2 fell silent without a word" in text for text in told.values()), told
+    assert "rank_2.log" in told["where"] and f"{'step: 40' if has_rows else 'ready'}" in told["where"]
+    for rank in (1, 3):
+        write(tmp_path / f"rank_{rank}.log", steps(), 0.0)
+    assert "Watchdog" in only(tmp_path).failure.raw, "of three that say nothing at the same time it may be any"
+
+
+def test_the_cause_names_its_rank_once_and_page_w_ends_with_the_log_that_failed(tmp_path: Path) -> None:
+    for rank in range(4):
+        end = f"[rank{rank}]: {TRACE}[rank{rank}]: {OOM}\n" if rank == 2 else ""
+        write(tmp_path / f"rank_{rank}.log", steps() + end, 2.0 if end else 0.0)
+    clock_now = Clock()
+    session = Session(discover([str(tmp_path)]).found, direct(clock_now), clock_now)
+    run, ends = session.runs[0], time.monotonic() + PATIENCE_S
+    session.follow_job(run)
+    while not (run.state is RunState.DIED and run.whereabouts is not None and run.whereabouts.probes.version):
+        assert time.monotonic() < ends
+        session.step(10.0)
+        session.look_for_endings()
+        time.sleep(0.05)
+    words = ending_words(Snapshot(run))
+    assert words.count("(rank 2)") == 0 and words.endswith("(rank_2.log)"), words
+    rows = [row.text for row in WherePage().rows(Moment(Snapshot(run), glyphs=UNICODE), 200, 40)]
+    last = rows[next(at for at, row in enumerate(rows) if "LAST LINES" in row) + 1 :]
+    assert "rank_2.log" in last[0] and OOM in last[1], last
+    session.close()
+
+
+def test_where_names_the_rank_whose_text_rows_end_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in range(4):
+        lines = steps().splitlines(keepends=True)
+        write(tmp_path / f"rank_{rank}.log", "".join(lines[:-1] if rank == 2 else lines), 0.0)
+    main(["where", str(tmp_path)])
+    told = capsys.readouterr().out
+    assert "stuck" in told and "rank 2 at step 39, others at 40" in told, told
