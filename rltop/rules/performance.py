@@ -64,7 +64,7 @@ class _Kind(State):
 
 
 _UPDATES = ("loss", "policy_loss", "grad_norm")
-_IDLE, _TOLD = 3, 6
+_IDLE, _TOLD, _SAME_PACE = 3, 6, 0.05
 _MIXED, _FEW, _TRAINS = 2, 3, 1.1
 """Records, the first with training in it included, within which steps must become longer for training to be the cause;
 values needed for a median of steps with training, so that a slowdown right after is seen; and how much longer."""
@@ -171,11 +171,10 @@ class StepSlower(Detector):
                 usual.push(pace)
             if base is None or not paces or seconds <= warn * base:
                 return QUIET
-            now, known = paces[0][0], paces[0][1].value or 0.0
-            if now > thresholds["per_token"] * known:
+            pace = paces[0][0] / (paces[0][1].value or math.nan)
+            if not pace <= thresholds["per_token"]:
                 return QUIET  # within noise, but the pace is not unchanged
-            factor = seconds / base * known / now
-            return Finding(INFO, seconds, base, thresholds["warn"] * base, (factor,), ("longer",))
+            return Finding(INFO, seconds, base, thresholds["warn"] * base, (seconds / base / pace, pace), ("longer",))
         start.skip_value()
         return _blaming(kind, Finding(WARN, seconds, base, warn * base))
 
@@ -189,7 +188,8 @@ class StepSlower(Detector):
         now = measure_like(finding.value, Unit.SECONDS, base)
         text = f"step time {duration(base)} → {now}"
         if finding.words == ("longer",):
-            return f"{text}: {self.work.word} {number(finding.extra[0])}×, time per token unchanged"
+            pace = "unchanged" if abs(finding.extra[1] - 1.0) < _SAME_PACE else f"{number(finding.extra[1])}×"
+            return f"{text}: {self.work.word} {number(finding.extra[0])}×, time per token {pace}"
         if finding.words == ("training",):
             return f"{text} since training began: the new baseline"
         if finding.value <= (finding.threshold or 0.0):

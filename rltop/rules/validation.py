@@ -29,7 +29,7 @@ _MIN_RETURNS, _RETURN_SIGMAS, _RETURN_SHARE = 8, 4.0, 0.25
 """Number of returns needed, and how far the three judged must be below: in deviations, and as a share."""
 _CHANCE, _QUESTIONS = 2.0, 100
 """A difference of two accuracies within this many standard errors, assuming this many questions, is chance."""
-_FEW = 5
+_FEW, _OF_FEW = 5, 20
 _FELL = 0.9
 LN2 = math.log(2.0)
 NEAR_LN2 = 0.1
@@ -102,9 +102,8 @@ class ValidationFalls(Detector):
         is_known = history.seen > _MIN_EVALUATIONS and name != RETURN
         if value < line or source.low is not None or not is_known:
             low = (self._judge if name != RETURN else self._judge_return)(source, history, context)
-            if low is None:
-                self.low.pop(name, None)
-            else:
+            self.low.pop(name, None)
+            if low is not None:
                 self.low[name] = low
         source.line = line if is_known and source.low is None else math.inf
 
@@ -116,11 +115,11 @@ class ValidationFalls(Detector):
             return self._judge_young(source, history, extra, context)
         if history.seen == _MIN_EVALUATIONS and source.low is None:
             # Forget a first evaluation that was just lucky: from here on the best is a median of three.
-            held = list(history.held)
-            source.best = max(median_of(held[:OF_LEVEL]), history.level)
+            source.best = max(median_of(list(history.held)[:OF_LEVEL]), history.level)
         line = source.best - max(thresholds["floor"], thresholds["warn"] * abs(source.best))
         if value < line:
-            line = min(line, source.best - thresholds["sigmas"] * max(history.noise, history.noise_before))
+            sigmas = thresholds["sigmas"] * max(1.0, math.log(history.seen, _OF_FEW))  # many may be low by chance
+            line = min(line, source.best - sigmas * max(history.noise, history.noise_before))
         if value >= line:
             return source.note(None, context)
         level = self._level(source, history, is_gaming)

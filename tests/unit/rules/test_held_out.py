@@ -63,6 +63,19 @@ def test_r14_stands_while_noise_is_all_that_evaluations_gain() -> None:
         assert states and "recovered" not in states, seed
 
 
+@each_row(
+    ("level", "spread", "gain"), [(0.12, 0.012, 0.0), (0.12, 0.012, 0.25), (0.35, 0.03, 0.25), (0.35, 0.012, 0.0)]
+)
+def test_r5_trap_the_best_of_hundreds_of_evaluations_is_luck(level: float, spread: float, gain: float) -> None:
+    for seed in range(3):
+        drawn = random.Random(f"{level}/{gain}/{seed}")
+        scores = [drawn.gauss(level + gain * n / 400, spread) for n in range(400)]
+        engine = play(400, reward_mean=noisy(0.5, 0.05), val_score=every(1, scores))
+        assert alarms(engine, "R5") == [], seed
+    fallen = play(400, reward_mean=noisy(0.5, 0.05), val_score=every(1, [*scores[:300], *[0.4 * level] * 100]))
+    assert 300 < first(fallen, "R5").record <= 303
+
+
 @each_row("seed", range(6))
 def test_r14_stands_for_as_long_as_evaluations_stay_and_the_reward_keeps_what_it_gained(seed: int) -> None:
     scores = [min(0.4, 0.2 + 0.002 * n) + random.Random(f"{seed}/{n}").gauss(0.0, 0.01) for n in range(400)]

@@ -400,6 +400,14 @@ def test_p1_steps_that_are_longer_as_their_completions_are_raise_nothing_however
     assert 150 <= first(play(300, time_step=warming, response_len_mean=double), "P1").record < 160
 
 
+def test_p1_says_by_how_much_the_time_per_token_has_changed() -> None:
+    double = lambda r: 300.0 if r < 100 else 600.0  # noqa: E731
+    for factor, words in ((1.0, "time per token unchanged"), (1.15, "time per token 1.15×")):
+        seconds = lambda r, factor=factor: 0.1 * double(r) * (1.0 if r < 100 else factor)  # noqa: E731
+        (told,) = [one.message for one in play(130, time_step=seconds, response_len_mean=double).events]
+        assert told.endswith(f"completion length 2.00×, {words}")
+
+
 # -- truncation ------------------------------------------------------------------------------------------------------
 
 
