@@ -21,7 +21,6 @@ from weakref import WeakKeyDictionary
 from rltop import units
 from rltop.clock import Clock
 from rltop.files import Worker, first_bytes, last_bytes, names_in, open_regular
-from rltop.formats.console.failures import is_of_peers
 from rltop.formats.decoder import GONE_S, DecoderOptions
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, kind_of
 from rltop.model import Record, RunState
@@ -206,7 +205,8 @@ _APART_S = 5.0  # of several ranks that say nothing, the first one ends this muc
 
 def _without_a_word(first: tuple[float, Ending], found: Sequence[Ending], silent: list[tuple[float, Ending]]) -> Ending:
     """The rank that the others waited for, if its log ends first and says nothing; else the first failure."""
-    from rltop.live.log import without_clock  # noqa: PLC0415 - only for a job of several ranks
+    from rltop.formats.console.failures import is_of_peers  # noqa: PLC0415 - only for a job of several ranks
+    from rltop.live.log import without_clock  # noqa: PLC0415 - as above
 
     silent.sort(key=itemgetter(0))
     if not silent or len(found) < 2 or not all(is_of_peers(each.text) for each in found):
