@@ -30,6 +30,7 @@ from rltop.run.places import (
     STATE,
     TORCHRUN,
     FoundRun,
+    above_attempt,
     checkpointed_in,
     home_of,
     name_of,
@@ -398,7 +399,7 @@ def group(
     ranks_by_home: dict[Path, list[tuple[FoundRun, Placement]]] = {}
     for each in died:
         rank = _rank_spot(each.path)
-        homes = [home_of(Path(each.path).parent)] if rank is None else [rank.home, *_above_attempt(rank.home)]
+        homes = [home_of(Path(each.path).parent)] if rank is None else [rank.home, *above_attempt(rank.home)]
         if any(home in by_home for home in homes):
             grouped.repeated.append((each.path, DIED))
         elif rank is not None:
@@ -778,17 +779,12 @@ def place(files: Iterable[FoundRun], titles: dict[str, str]) -> list[tuple[Found
     return _with_attempts(placed)
 
 
-def _above_attempt(folder: Path) -> Sequence[Path]:
-    # torchrun makes a folder for each launch, and in it one for each attempt.
-    return [home_of(one) for one in folder.parents[:2]] if TORCHRUN.match(folder.name) else ()
-
-
 def _with_attempts(placed: list[tuple[FoundRun, Placement]]) -> list[tuple[FoundRun, Placement]]:
     # The ranks of torchrun's newest attempt belong to the run in whose folder they are, if there is one.
     homes = {spot.home for each, spot in placed if not spot.is_rank and _is_metrics(each)}
     newest: dict[Path, tuple[float, Path]] = {}
     for each, spot in placed if homes else ():
-        if (home := next((one for one in _above_attempt(spot.home) if one in homes), None)) is not None:
+        if (home := next((one for one in above_attempt(spot.home) if one in homes), None)) is not None:
             newest[home] = max(newest.get(home, (0.0, spot.home)), (each.modified_s or 0.0, spot.home))
     moved = {attempt: home for home, (_, attempt) in newest.items()}
     return [(each, spot._replace(home=moved.get(spot.home, spot.home))) for each, spot in placed]

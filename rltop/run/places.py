@@ -157,6 +157,7 @@ _OF_OTHERS = regex(
 )
 """Logs of other programs by name, unless named like the run; `test_run.log` counts as a run's."""
 _INNER_LOGS = ("files", "logs", "log")
+_OF_ROWS, _FEW_FOLDERS = (".jsonl", ".csv", ".wandb"), 32
 
 
 def logs_near(path: str) -> list[str]:
@@ -186,8 +187,20 @@ def logs_near(path: str) -> list[str]:
     return logs[:MOST_LOGS] + [path for path in logs[MOST_LOGS:MOST_RANK_LOGS] if RANK_LOG.search(path)]
 
 
+def above_attempt(folder: Path) -> Sequence[Path]:
+    """The folders that may be the run's, of that of an attempt, nearest first; empty for any other folder."""
+    # torchrun makes a folder for each launch, and in it one for each attempt, inside that which the user named.
+    count = 3 if _LAUNCH.fullmatch(folder.parent.name) else 2
+    return [home_of(one) for one in folder.parents[:count]] if TORCHRUN.match(folder.name) else ()
+
+
 def _attempts(folders: Sequence[Path]) -> Iterable[Path]:
-    for folder in folders:
+    home, *_ = folders
+    # torchrun's folder may have any name, but few runs have many folders, and one with rows is another run.
+    others = [home / name for name in names_in(home) if "." not in name and not _LAUNCH.fullmatch(name)]
+    others = [one for one in others if one not in folders and not TORCHRUN.match(one.name)]
+    named = [one for one in others if not any(name.endswith(_OF_ROWS) for name in names_in(one))]
+    for folder in (*folders, *(named if len(others) <= _FEW_FOLDERS else ())):
         for name in names_in(folder):
             if TORCHRUN.match(name) and is_folder(folder / name):
                 yield folder / name

@@ -116,7 +116,9 @@ def test_a_run_that_ended_did_not_die_of_what_stands_in_the_log_of_another_gpu(t
     assert [run.state for run in runs if run.main.stream.rows] == [RunState.STUCK]
 
 
-@pytest.mark.parametrize("above", [".", "logs", "logs/none_x7k2ab_9", "none_x7k2ab_9"])
+@pytest.mark.parametrize(
+    "above", [".", "logs", "logs/none_x7k2ab_9", "none_x7k2ab_9", "mine", "mine/none_x7k2ab_9", "mine/job_x7k2ab_9"]
+)
 def test_the_folders_of_torchrun_inside_that_of_the_run_belong_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], above: str
 ) -> None:
