@@ -21,6 +21,7 @@ from rltop.pages.alerts import (
     as_known,
     build_badges,
     build_banner,
+    is_of_now,
     origin,
     paint_badges,
     paint_banner,
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
 
 _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
 _TALKATIVE_SHARE = 0.02
-_NOTHING = "no alerts"
+_NOTHING, _NOTHING_NOW, _NOTHING_ELSE = "no alerts", "no alerts now", "no other alerts"
 _OF_RECORDS = frozenset({"W&B run", "SwanLab run", "TensorBoard events"})
 _BAR_CELLS = 12
 """Width of the loading bar."""
@@ -260,10 +261,15 @@ def _calm(
     """The sentence without alerts: the worst past alert, an outlier, where time goes, how the goal metric moves."""
     history = snapshot.history
     past = worst_before(history, Level.INFO)
-    opening = _opening(snapshot, firing)
+    opening, muted = _opening(snapshot, firing), snapshot.part.judging.muted
+    known = [one for one in snapshot.set_aside if one.is_active and one.level >= Level.WARN and not one.is_of(muted)]
+    if opening == _NOTHING:
+        opening = _NOTHING_ELSE if known else _NOTHING if past is None else _NOTHING_NOW
     if past is not None:
-        opening = f"{'no alerts now' if opening == _NOTHING else opening} · {worst_words(history, Level.INFO)}"
-    is_told = bool(firing) and opening != _NOTHING and _tells_of(firing[0], goal)
+        words = worst_words(history, Level.INFO)
+        stands = past.is_active and any(is_of_now(past, one) for one in known)
+        opening = f"{opening} · {words.replace('earlier: ', 'stands: ', 1) if stands else words}"
+    is_told = bool(firing) and _tells_of(firing[0], goal)
     odd = "" if outlier is None else f"far from the others: {outlier.odd_text}"
     parts = [opening, odd, cost, "" if is_told else _movement(goal)]
     text = Label.of("; ".join(part for part in parts if part))

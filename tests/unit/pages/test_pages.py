@@ -414,6 +414,16 @@ def test_the_headline_does_not_forget_the_worst() -> None:
     assert "worst" not in build_overview(Snapshot(_once_ill(), 110)).sentence.text.raw
 
 
+def test_an_alert_that_is_acknowledged_and_stands_is_not_over() -> None:
+    run = _once_ill()
+    run.events[1] = run.events[1]._replace(state=EventState.SETTLED)
+    assert build_overview(Snapshot(run)).sentence.text.raw.startswith("no alerts now · earlier: COLLAPSE at 122")
+    run.set_aside = (a_verdict("X1", Level.CRIT),)
+    assert build_overview(Snapshot(run)).sentence.text.raw.startswith("no other alerts · stands: COLLAPSE at 122")
+    run.events = run.events[:1]
+    assert build_overview(Snapshot(run)).sentence.text.raw.startswith("no other alerts; ")
+
+
 def test_an_attempt_that_was_left_behind_is_no_alarm() -> None:
     view = build_overview(Snapshot(_once_ill(is_redone=True)))
     assert "earlier attempt: COLLAPSE at 122" in view.sentence.text.raw
