@@ -25,6 +25,7 @@ from rltop.formats.rows import (
 )
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.keys import STEP_KEYS
+from rltop.regex import regex
 
 if TYPE_CHECKING:
     from rltop.formats.tracker_steps import ExportedRows
@@ -35,6 +36,7 @@ MAX_COLUMNS = 20_000
 STRAY_LINES = 20
 """A quote is stray, and costs its own line only, if so many lines behind it are each certainly a whole row."""
 _DELIMITERS = (",", "\t", ";")
+_DECIMAL_COMMA = regex(r"\s*[-+]?\d*,\d+(?:[eE][-+]?\d+)?\s*")
 
 
 _EXPORTED = {"Step": "step", "Wall time": "wall_time"}
@@ -265,9 +267,12 @@ class CsvDecoder(Decoder):
 
     def _cells(self, text: str, *, is_strict: bool = False) -> list[str] | None:
         try:
-            return next(csv.reader([text], delimiter=self._delimiter, strict=is_strict), [])
+            cells = next(csv.reader([text], delimiter=self._delimiter, strict=is_strict), [])
         except csv.Error:
             return None
+        if self._delimiter == "," or "," not in text:
+            return cells
+        return [cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
 
 
 def _as_logged(names: list[str]) -> list[str]:

@@ -29,6 +29,19 @@ def test_rows_under_a_header(delimiter, end):
     assert decoder.counts.rows == 2
 
 
+@each_row("delimiter", [";", "\t"])
+def test_decimal_commas_where_no_comma_separates_cells(delimiter):
+    lines = "step;loss;lr;note", "1;0,5;1,5e-5;a, b", "2;-,25;3;1,2,3"
+    records, decoder = decode("".join(f"{line}\n".replace(";", delimiter) for line in lines))
+    assert [row(record) for record in records] == [{"loss": 0.5, "lr": 1.5e-5}, {"loss": -0.25, "lr": 3.0}]
+    assert decoder.counts.text_values == 2
+
+
+def test_a_row_of_decimal_commas_is_no_header():
+    records, _ = decode("a;b\n0,5;0,25\n0,75;0,125\n")
+    assert [row(record) for record in records] == [{"a": 0.5, "b": 0.25}, {"a": 0.75, "b": 0.125}]
+
+
 def test_an_empty_cell_is_no_key_of_the_row():
     records, _ = decode("epoch,loss,step,val_loss\n0,0.5,9,\n0,,9,0.4\n")
     assert [record.schema.keys for record in records] == [("epoch", "loss"), ("epoch", "val_loss")]
