@@ -56,9 +56,12 @@ from rltop.regex import regex
 
 MAX_LINE_BYTES = 1024
 """Longer lines are not part of such a table."""
-_TITLE = regex(r"\s*[Ss]tep[ :]{1,2}(?P<step>\d{1,15})\s*$")
+_TITLE = regex(
+    r"\s*[╭=#*~─━-]{0,24}\s*(?:[Ss]tep|[Ii]teration)[ :]{1,2}(?P<step>\d{1,15})(?: ?/ ?\d{1,15})?"
+    r"\s*[╮=#*~─━-]{0,24}\s*$"
+)
 _RULE = regex(r"\s*[-+=]{8,}\s*$")
-_FLOOR = regex(r"\s*└[─┴]{3,}┘\s*$")
+_FLOOR = regex(r"\s*[└╰][─┴]{3,}[┘╯]\s*$")
 _LINE = regex(
     r"\s*(?P<side>[|│])(?P<indent> {0,16})(?P<key>[^\s|│](?:[^|│]{0,119}[^ |│])?) *"
     r"[|│] *(?P<value>(?:[^ |│](?:[^|│]{0,38}[^ |│])?)?) *[|│]\s*$"
@@ -323,8 +326,8 @@ _FLAT = regex(
 _BATCHES = "time/batch"
 _COUNTERS = regex(r"time/(?:batch|epoch|iteration|sample|token)(?:_in_\w+)?")
 """Composer's counters of what came before this batch, which are not durations; the title counts within the epoch."""
-_FEWEST = 3
-"""A tree with fewer numbers is not a metric tree."""
+_FEWEST, _FEWEST_SURE = 3, 2
+"""A tree with fewer numbers is not a metric tree; two are enough with a loss, a reward or the like."""
 _YAML = {".nan": "nan", ".inf": "inf", "-.inf": "-inf"}
 
 
@@ -358,7 +361,9 @@ class TreeReader(RowReader):
     def finish(self) -> LineMetrics | None:
         step, row = self._step, self._row
         self._step, self._row, self._above = None, {}, []
-        if step is None or len(row) < _FEWEST or not (self._is_flat or any("/" in key for key in row)):
+        has_sign = any(sign in key.lower() for key in row for sign in _SIGNS)
+        is_of_metrics = has_sign or self._is_flat or any("/" in key for key in row)
+        if step is None or len(row) < (_FEWEST_SURE if has_sign else _FEWEST) or not is_of_metrics:
             return None
         batches = step_of(row.get(_BATCHES))
         if self._total:
@@ -556,10 +561,13 @@ class ConsoleDecoder(Decoder):
                 hit = hit._replace(line=hit.line[mark.end() :].removeprefix(b" "))
         if hit.kind & HitKind.BAR:  # a bar is at the start of the line, so it was drawn before the rest
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
+        is_of_tree = False
         if hit.kind & HitKind.TREE:
             text = without_prefix(plain(hit.line[:MAX_LINE_BYTES].decode("utf-8", "replace")))
             self._take_table(self._tree.take(text, hit.offset), records)
-        elif (hit.kind & (HitKind.METRIC | HitKind.MORE) or _may_tell(hit)) and len(hit.line) <= MAX_METRIC_BYTES:
+            is_of_tree = _TITLE.match(text) is None  # pairs may follow a title, too
+        is_of_row = not is_of_tree and (hit.kind & (HitKind.METRIC | HitKind.MORE) or _may_tell(hit))
+        if is_of_row and len(hit.line) <= MAX_METRIC_BYTES:
             self._take_line(hit, records)
         if len(hit.line) <= (MAX_LINE_BYTES if hit.kind & HitKind.TABLE else _MAX_TITLE_BYTES):
             text = without_prefix(plain(hit.line.decode("utf-8", "replace")))

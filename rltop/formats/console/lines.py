@@ -491,6 +491,7 @@ _OBJECT_FRONT = regex(rf"\s*{_FIELD}{{0,6}}(?P<name>[\w.]{{1,64}}: )?(?=\{{)")
 _EVALUATION = r"(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)"
 _LOOP_LINE = regex(
     rf"(?P<front>\s*{_FIELD}{{0,6}}(?:INFO\s{{1,8}}[\w.]{{1,63}}:\s+)?(?:{_EVALUATION} (?:(?:at|@|after) )?)?)"
+    r"(?:[=#*~─━-]{2,24} )?"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
     r"|(?:\[?(?i:(?:training )?epochs?)[ :=]{1,4}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:\]-]{1,4})?"
@@ -586,6 +587,7 @@ _FEWEST_DESCRIBED = 2
 _FEWEST_STEPS = 20
 """`step 1/3: a=2, b=5` may be a step of a calculation rather than of a training."""
 _WORD = regex(r"[A-Za-z]{3}")
+_FRAME = regex(r"\s+[=#*~─━-]{2,24}\s*\Z")
 _HALF = regex(
     r"[\s|,;-]{0,8}[A-Za-z_][\w/.@-]{0,63}(?:\s?[:=]\s?|\s)[-+]?[\d.]*(?:[eE][-+]?\d*)?$"
     r"|(?:[\s|,;(-]{1,8}(?!(?i:nan|inf(?:inity)?)$)[A-Za-z_][\w/.@-]{0,63}){1,6}\s?[:=]?\s?$"
@@ -613,7 +615,7 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     """A line of only a step and pairs; a sentence that contains a step does not count."""
     if len(text) > _MAX_LOOP_CHARS:
         return []
-    text = text if is_ended else _HALF.sub("", text)
+    text = _FRAME.sub("", text if is_ended else _HALF.sub("", text))
     if (sentences := _SENTENCES.match(text)) is not None:
         text = f"Step: {sentences['rest'].replace('. ', ', ')}"
     line = _LOOP_LINE.match(text)
@@ -650,12 +652,9 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
 
 
 def _read_pairs_with_step(text: str) -> list[LineMetrics]:
-    if _STEP_PAIR.search(text) is None:
-        return []
-    text = _PRINTED.sub("", text.strip())
-    found = LineMetrics(None, is_of_loop=True)
+    told, found = _PRINTED.sub("", text.strip()), LineMetrics(None, is_of_loop=True)
     pairs = _Pairs(found.row)
-    if pairs.read(text) != len(text) or not pairs.are_of_training:
+    if _STEP_PAIR.search(text) is None or pairs.read(told) != len(told) or not pairs.are_of_training:
         return []
     key = next((key for key in found.row if key.lower() in _STEP_WORDS), "")
     found.is_over = key == next(reversed(found.row), None)
@@ -685,7 +684,7 @@ def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> LineMetrics | Non
     Args:
         is_rest: the line is known to belong to the previous one.
     """
-    text = without_prefix(plain(text)).strip().strip("|-,;").strip()
+    text = _LOG_FRONT.sub("", without_prefix(plain(text)), 1).strip().strip("|-,;").strip()
     text = text if is_ended else _HALF.sub("", text)
     if not text or len(text) > _MAX_LOOP_CHARS:
         return None

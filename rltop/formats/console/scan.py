@@ -42,7 +42,7 @@ _METRIC = (
 )  # fmt: skip
 _BAR = (b"%|", b"s/it]", b"it/s]")
 """In a notebook's shell, no bar is drawn between the percentage and the numbers."""
-_TABLE = ("│".encode(), "┘".encode(), "╛".encode(), "╯".encode(), "• ".encode(), b" |\n", b"--------\n")
+_TABLE = ("│".encode(), "┘".encode(), "╛".encode(), "╯".encode(), "• ".encode(), b" |\n", b"--------\n", b"-+\n")
 _ERROR = (
     b"Error", b"rror:", b"Exception", b"Interrupt", b"Exit", b" memory", b"OOM", b"oom", b"NCCL error", b"nccl",
     b"EXHAUSTED", b"Watchdog", b"fault", b"Bus error", b"DUE TO", b"Killed", b"Terminated", b"died with",
@@ -86,9 +86,10 @@ _DOCKER = regex(
 _FRONT = regex(rb"(?:(?:\x1b\[[0-9;]*m|[ \t])*(?:%b)%b)+ ?" % (LAUNCHED.encode(), _COLORS))
 _IN_FRONT = b"(?:%b)?%b" % (_FRONT.pattern, _COLORS)
 _TITLE = regex(
-    _IN_FRONT + rb"(?:[ \t]*Step \d{1,15}[ \t]*|[^\n]{0,200}=== \[[^\[\]\n]{1,80}\] - METRICS STEP \d{1,15} ==="
-    rb"|(?:\[[Ee]poch=\d{1,9}\])?\[batch=\d{1,15}/\d{1,15}\]:|%bLearning iteration \d{1,15}/\d{1,15}%b"
-    rb"|[*=#-]{3,80} Iteration \d{1,15}(?:/\d{1,15})? [*=#-]{3,80})(?=\n)" % (2 * (rb"(?:[ \t]|\x1b\[[0-9;]*m)*",))
+    _IN_FRONT + rb"(?:[ \t]*(?:[=#*~-]{2,80} )?(?:Step|[Ii]teration) \d{1,15}(?:/\d{1,15})?(?: [=#*~-]{2,80})?[ \t]*"
+    rb"|[^\n]{0,200}=== \[[^\[\]\n]{1,80}\] - METRICS STEP \d{1,15} ==="
+    rb"|(?:\[[Ee]poch=\d{1,9}\])?\[batch=\d{1,15}/\d{1,15}\]:|%bLearning iteration \d{1,15}/\d{1,15}%b)(?=\n)"
+    % (2 * (rb"(?:[ \t]|\x1b\[[0-9;]*m)*",))
 )
 _TREE_LINE = regex(
     _IN_FRONT + rb"[ \t]{0,64}[A-Za-z_][^\s:]{0,127}(?: [^\s:]{1,63}){0,4} ?:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)"

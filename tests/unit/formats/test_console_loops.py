@@ -77,6 +77,21 @@ def test_rows_as_people_print_them(line, row):
     assert rows(f"{line}\n") == {7: row}
 
 
+@each_row(
+    "title",
+    ["Step {}", "=== Step {} ===", "--- iteration {}/100 ---", "### Iteration {}", "========== Step {} ==========",
+     "2025-03-01 10:00:00,123 - trainer - INFO - === Step {} ==="],
+)  # fmt: skip
+@each_row(
+    "block",
+    ["reward: 0.5, loss: 0.2\n", "reward: 0.5\nloss: 0.2\n", "  reward: 0.5\n  loss: 0.2\n\n",
+     "2025-03-01 10:00:00,124 - trainer - INFO -   reward: 0.5\n[INFO] loss: 0.2\nsaved\n"],
+)  # fmt: skip
+def test_pairs_below_a_step(title, block):
+    text = "".join(f"{title.format(step)}\n{block}" for step in (7, 8, 9))
+    assert rows(text) == {step: {"reward": 0.5, "loss": 0.2} for step in (7, 8, 9)}
+
+
 def test_a_number_with_a_thousand_or_a_million_behind_it_is_that_large():
     text = "step 7 | loss=0.2 | tok/s=12.5k | tokens=1.5M | rate=2K/s | mem_free=512M\n"
     known = {"loss": 0.2, "tok/s": 12_500.0, "tokens": 1_500_000.0, "rate": 2_000.0, "mem_free": 512.0}

@@ -115,6 +115,20 @@ def test_another_table_is_none(text: str) -> None:
     assert decoder.counts.bad_lines == 0
 
 
+@each_row(
+    "table",
+    [
+        "╭──── Step {} / 100 ────╮\n│ reward/mean │ 0.5 │\n│ loss        │ 0.2 │\n╰───────────────────────╯\n",
+        "+-------------+-------+\n| Metric      | Value |\n+-------------+-------+\n| step        | {}     |\n"
+        "| loss        | 0.2   |\n| reward/mean | 0.5   |\n+-------------+-------+\n",
+    ],
+)
+def test_a_box_in_other_frames_is_a_row_from_the_first_on(table: str) -> None:
+    records = ConsoleDecoder().feed("".join(table.format(step) for step in (1, 2, 3)).encode(), 0, 0)
+    assert [each.step for each in records] == [1, 2, 3]
+    assert all(row(each) == {"reward/mean": 0.5, "loss": 0.2} for each in records)
+
+
 def test_the_table_of_a_file_that_was_left_is_forgotten() -> None:
     decoder = ConsoleDecoder()
     half = TINKER.format(step=3).encode()
