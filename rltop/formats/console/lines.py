@@ -27,7 +27,7 @@ CAPTURE_CHARS = 4096
 _MAX_PIECE_CHARS = 640
 
 _ANSI = regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?|NaN|Inf(?:inity)?)"
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:nan|inf(?:inity)?|NaN|Inf(?:inity)?)(?![a-z]))"
 _WRAPPED = rf"(?:np|numpy)\.\w{{1,16}}\(\s*(?P<np>{_NUMBER}|True|False)\s*\)"
 _TENSOR = (
     rf"tensor\(\s*(?P<tensor>{_NUMBER}|True|False|\[[-+\d.eE,\s\[\]naif]{{1,512}}\])\s*(?:,[^()]{{0,80}}(?:\(\))?)?\)"
@@ -470,7 +470,7 @@ def _seconds_in(text: str) -> float | None:
 _LOGGED = r"(?:[A-Za-z_][\w.]{0,63} - )?(?:INFO|info)(?::[\w.]{1,63}:)?"
 _TIME = r"(?:(?:\d{4}[-/])?\d\d[-/]\d\d[ T]|\d\d/\d\d/\d{4} |(?=\d\d:\d\d:\d\d))[\d:.,]{5,15}Z?\s*(?:[-|:]|>>)?\s*"
 _GLOG = r"[IWEF]\d{4} [\d:.]{8,15}\s{1,8}\d{1,12} [\w./-]{1,64}:\d{1,6}\]\s+"
-_COUNTED = r"[\[(]?\s{0,8}(?P<done>\d{1,15})/(?P<of>\d{1,15})[\])]?(?=\s*\||\s+[A-Za-z_]\w{0,63}[=:])"
+_COUNTED = r"(?P<box>[\[(]\s{0,8})?(?P<done>\d{1,15})/(?P<of>\d{1,15})[\])]?(?=\s*\||\s+[A-Za-z_]\w{0,63}[=:])"
 _STEPPED = (
     r"(?:[A-Z]{2,12}:? )?"  # an algorithm
     r"(?i:(?:train(?:ing)? |completed )?(?:global[ _]?step|step|iteration|(?:global )?iter(?:\(train\))?|update))"
@@ -647,7 +647,8 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     if line["epoch"] and (found.row or found.is_head):
         found.row.setdefault("epoch", float(line["epoch"]))
     is_all = _WORD.search(rest, end) is None or (len(found.row) > 1 and _REMARK.match(rest, end) is not None)
-    is_row = is_all and not (found.is_of_engine and not found.step)
+    may_be = not line["box"] or any("loss" in key.lower() for key in found.row)  # answers are counted so, too
+    is_row = is_all and may_be and not (found.is_of_engine and not found.step)
     return [found] if is_row and (not found.is_head or end == len(rest)) else []
 
 

@@ -98,6 +98,12 @@ def test_a_number_with_a_thousand_or_a_million_behind_it_is_that_large():
     assert rows(text) == {7: known}
 
 
+def test_another_loop_that_counts_in_brackets_is_none_of_training():
+    rows_of_data = "".join(f"[{at}/1500] last_reward=+0.5 kind=inflation\n[{at}/1500] reward=0.5\n" for at in (50, 99))
+    assert rows(f"{rows_of_data}{{'step': 1, 'loss': 0.5}}\n") == {1: {"loss": 0.5}}
+    assert rows("step 7 | loss=0.5 | kind=inflation | level=info\n") == {7: {"loss": 0.5}}
+
+
 def test_a_dictionary_of_settings_or_of_a_sample_is_no_row():
     assert rows("{'step': 7, 'reward': 0.5, 'tokens': [1, 2]}\n{'lr': 1e-6, 'optimizer': {'step': 7}}\n") == {}
 
