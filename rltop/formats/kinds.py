@@ -73,8 +73,7 @@ _CSV_HEADER = regex(
     \s*\r?$""",
     re.VERBOSE,
 )
-"""Names separated by commas or tabs (`progress.txt` of Spinning Up); more than six words between commas are prose, and
-`iter 1, loss 0.5` is a row."""
+"""Names separated by commas or tabs (`progress.txt` of Spinning Up); more than six words between commas are prose."""
 
 
 class Kind(NamedTuple):
