@@ -35,24 +35,16 @@ _Namespace = dict[str, Any]
 
 
 class _Field:
-    __slots__ = ("compare", "default", "factory", "repr")
+    __slots__ = ("default", "factory")
 
-    def __init__(self, default: object, factory: Callable[[], object] | None, repr: bool, compare: bool) -> None:
+    def __init__(self, default: object, factory: Callable[[], object] | None = None) -> None:
         self.default = default
         self.factory = factory
-        self.repr = repr
-        self.compare = compare
 
 
-def field(
-    *,
-    default: object = _MISSING,
-    default_factory: Callable[[], object] | None = None,
-    repr: bool = True,
-    compare: bool = True,
-) -> Any:
-    """A field of a `Struct`; `default_factory` makes its default, a new one for each instance."""
-    return _Field(default, default_factory, repr, compare)
+def field(*, default_factory: Callable[[], object]) -> Any:
+    """A field of a `Struct` whose default is made anew for each instance."""
+    return _Field(_MISSING, default_factory)
 
 
 def _annotated(namespace: _Namespace) -> tuple[str, ...]:
@@ -100,7 +92,7 @@ class _StructType(type):
             fields.update(getattr(base, "_struct_fields", {}))
         for each in own:
             default = namespace.pop(each, _MISSING)
-            fields[each] = default if isinstance(default, _Field) else _Field(default, None, repr=True, compare=True)
+            fields[each] = default if isinstance(default, _Field) else _Field(default)
         namespace["__slots__"] = own
         namespace["_struct_fields"] = fields
         # Set in every class: an inherited constructor may already be generated, and knows fewer fields.
@@ -136,12 +128,12 @@ class Struct(metaclass=_StructType):
         return hash(_compared(self))
 
     def __repr__(self) -> str:
-        shown = (f"{name}={getattr(self, name)!r}" for name, about in self._struct_fields.items() if about.repr)
+        shown = (f"{name}={getattr(self, name)!r}" for name in self._struct_fields)
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 def _compared(struct: Struct) -> tuple[object, ...]:
-    return tuple([getattr(struct, name) for name, about in struct._struct_fields.items() if about.compare])
+    return tuple([getattr(struct, name) for name in struct._struct_fields])
 
 
 def _struct_init(made: type[Struct]) -> Callable[..., None]:

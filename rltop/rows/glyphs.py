@@ -133,7 +133,7 @@ class Glyphs(Struct):
     average: str
     dash: str
     is_ascii: bool = False
-    _table: Mapping[int, str] = field(default_factory=dict, repr=False)
+    _table: Mapping[int, str] = field(default_factory=dict)
 
     def sign(self, level: Level, least: Level = Level.INFO) -> str:
         """The glyph of a level followed by a blank; empty below `least`."""
