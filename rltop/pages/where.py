@@ -290,7 +290,9 @@ def _section(title: str, columns: Sequence[Column], items: Sequence, width: int,
 def _told(value: float, form: str = "") -> str:
     if value != value:
         return ""
-    return units.share(value) if form == "share" else units.size(int(value)) if form == "size" else units.number(value)
+    if form == "share":
+        return units.share(value)
+    return units.size(int(value)) if form == "size" else f"{value:.0f} {form}" if form else units.number(value)
 
 
 def _engine_columns(now_s: float) -> Sequence[Column[InferenceEngine]]:
@@ -320,14 +322,8 @@ def _device_columns(now_s: float) -> Sequence[Column[Device]]:
         Column("device", lambda one: (Label.of(f"{one.host} {one.number}".strip()).display, "key"), Fit.NAME, least=8),
         Column("busy", lambda one: (_told(one.use, "share"), "value"), least=5),
         Column("memory", memory, least=8),
-        Column(
-            "power", lambda one: ("" if one.power_w != one.power_w else f"{one.power_w:.0f} W", "value"), priority=2
-        ),
-        Column(
-            "temp",
-            lambda one: ("" if one.temperature_c != one.temperature_c else f"{one.temperature_c:.0f} °C", "value"),
-            priority=2,
-        ),
+        Column("power", lambda one: (_told(one.power_w, "W"), "value"), priority=2),
+        Column("temp", lambda one: (_told(one.temperature_c, "°C"), "value"), priority=2),
         Column("", lambda one: (Label.of(one.trouble).display, "warn"), Fit.TEXT, least=8),
         Column("source", lambda one: (_brief(one.source), "note"), Fit.NAME, least=8, priority=4),
         Column("age", lambda one: (_age(one.time_s, now_s), "note"), priority=3),

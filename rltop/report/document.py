@@ -37,14 +37,10 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
     without INFO facts and transitions before the step `since`. In a run with several streams, a verdict or event of a
     secondary stream names it and uses its steps; `streams` has the progress of each, `ranks` the slowest ranks.
     """
-    identity = snapshot.identity
     return {
         "schema": SCHEMA,
         "run": snapshot.name.raw,
-        "dialect": None if identity is None else identity.dialect.name,
-        "algorithm": None if identity is None else identity.algorithm.value,
-        "records": snapshot.stream.rows,
-        "step": snapshot.stream.last_step,
+        **_progress(snapshot),
         "state": snapshot.source.state.value,
         "failure": snapshot.source.failure.raw or None,
         "level": level_of(snapshot).word,
@@ -125,10 +121,12 @@ def streams_document(snapshot: Snapshot, describe: Callable[[Snapshot], Document
 
 
 def stream_head(snapshot: Snapshot) -> Document:
+    return {"stream": snapshot.role, "path": snapshot.path.raw, **_progress(snapshot)}
+
+
+def _progress(snapshot: Snapshot) -> Document:
     identity = snapshot.identity
     return {
-        "stream": snapshot.role,
-        "path": snapshot.path.raw,
         "dialect": None if identity is None else identity.dialect.name,
         "algorithm": None if identity is None else identity.algorithm.value,
         "records": snapshot.stream.rows,

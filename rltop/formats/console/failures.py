@@ -126,7 +126,7 @@ class Causes:
             parts.append(f"in {self._task}")
         ranks = sorted(self._ranks.get(kind, ()))
         if ranks and kind != "signal":
-            parts.append(f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranges(ranks)}")
+            parts.append(_named(ranks))
         if kind == "disk" and self._is_saving:
             parts.append("while a checkpoint was saved: the newest one may be incomplete")
         if kind == "signal":
