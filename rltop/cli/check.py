@@ -150,12 +150,9 @@ def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snap
                 for name in ("verdicts", "events"):
                     about[name] = [each for each in judged[name] if spec.id in (each["rule"], each.get("part"))]
         return _json(about)
-    from rltop.report.explain import explain_text, rules_text
+    from rltop.report.explain import explain_text
 
-    width = text_width(arguments.width)
-    if spec is None:
-        return rules_text(options, snapshot, width=width, **output_style(config))
-    return explain_text(spec, options, snapshot, width=width, **output_style(config))
+    return explain_text(spec, options, snapshot, width=text_width(arguments.width), **output_style(config))
 
 
 def _json(document: Any) -> str:

@@ -278,7 +278,7 @@ def _where(spec: RuleSpec, options: EngineOptions, snapshot: Snapshot | None) ->
 
 
 def explain_text(
-    spec: RuleSpec,
+    spec: RuleSpec | None,
     options: EngineOptions,
     snapshot: Snapshot | None = None,
     *,
@@ -286,23 +286,13 @@ def explain_text(
     is_ascii: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """A rule explained and, with a run, what it found there; lines of text without a trailing newline."""
+    """A rule explained (None: a table of all) and, with a run, what it found there; without a trailing newline."""
     glyphs = glyph_set(is_ascii=is_ascii)
-    rows = rule_rows(spec, options, width, glyphs, profiles_of(options, snapshot))
-    if snapshot is not None:
-        rows += evidence_rows(snapshot, spec, width, glyphs)
-    return rows_text(rows, use_color=use_color).removesuffix("\n")
-
-
-def rules_text(
-    options: EngineOptions,
-    snapshot: Snapshot | None = None,
-    *,
-    use_color: bool = False,
-    is_ascii: bool = False,
-    width: int = WIDTH,
-) -> str:
-    rows = table_rows(options, width, glyph_set(is_ascii=is_ascii), snapshot)
+    if spec is None:
+        rows = table_rows(options, width, glyphs, snapshot)
+    else:
+        rows = rule_rows(spec, options, width, glyphs, profiles_of(options, snapshot))
+        rows += [] if snapshot is None else evidence_rows(snapshot, spec, width, glyphs)
     return rows_text(rows, use_color=use_color).removesuffix("\n")
 
 

@@ -11,7 +11,7 @@ from tables import each_row
 
 from rltop.errors import RltopError
 from rltop.report.document import dumps
-from rltop.report.explain import algorithms, applies_to, explain_text, find_rule, rule_document, rules_text
+from rltop.report.explain import algorithms, applies_to, explain_text, find_rule, rule_document
 from rltop.report.text import check_text
 from rltop.rows.glyphs import cell_width
 from rltop.rules.options import EngineOptions
@@ -51,7 +51,7 @@ def test_a_rule_says_whether_it_judges_unknown_algorithms() -> None:
 
 
 def test_the_table_has_every_rule_in_order() -> None:
-    lines = rules_text(OPTIONS, width=100).splitlines()
+    lines = explain_text(None, OPTIONS, width=100).splitlines()
     assert [line.split()[0] for line in lines if line[1:4].strip()] == ["rule", *(spec.id for spec in DOCUMENTED)]
     assert all(cell_width(line) <= 100 for line in lines)
 
@@ -94,7 +94,7 @@ def test_a_rule_that_says_nothing_of_a_run_says_why() -> None:
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
     assert "1 not finite" in flat(explain_text(BY_ID["O1"], OPTIONS, Snapshot(run), width=200))
     assert "not logged truncated_frac" in flat(explain_text(BY_ID["T1"], OPTIONS, Snapshot(run), width=200))
-    assert "its metrics are not logged" in rules_text(OPTIONS, Snapshot(run))
+    assert "its metrics are not logged" in explain_text(None, OPTIONS, Snapshot(run))
     assert "no metrics found" in explain_text(BY_ID["O1"], OPTIONS, Snapshot(run_of(b"no\n")))
 
 
