@@ -16,7 +16,7 @@ from operator import mul
 
 from rltop.model import Algorithm, Level
 from rltop.rules.context import RewardTrack, RuleContext
-from rltop.rules.evaluations import HELD, OF_LEVEL, RETURN, EvaluationHistory, metric_of, noise_of
+from rltop.rules.evaluations import HELD, METRIC, OF_LEVEL, RETURN, EvaluationHistory, metric_of, noise_of
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, Subject
 from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of, mean_and_error, median_of
 from rltop.structs import NamedTuple
@@ -311,6 +311,8 @@ class HeldOutFlat(Detector):
             source.rewards.append(at)
             source.places.append(context.place)
             source.are_shares = source.are_shares and 0.0 <= value <= 1.0
+        if never := self._never_above_zero(found, context):
+            return never
         if at is None:
             return QUIET
         self.is_excused = not context.standing.isdisjoint(("R5", "D3"))
@@ -334,6 +336,15 @@ class HeldOutFlat(Detector):
         self.since = min(filter(None, [sources[name].since for name in self.flat]), default=None)
         words = sorted(self.flat, key=lambda name: (-self.flat[name].level, name))
         return self.flat[words[0]]._replace(words=tuple(words))
+
+    def _never_above_zero(self, found: Mapping[str, float], context: RuleContext) -> Finding | None:
+        """WARN where each evaluation of every data set was exactly 0, unless the training reward is 0 at best."""
+        told, reward = context.observation.instances.get(METRIC, found), context.reward
+        least = min([0 if any(one.held) or one.top else one.seen for one in context.histories.values()], default=0)
+        if least < self.thresholds["zeros"] or any(told.values()) or reward.value == reward.top == 0.0:
+            return None
+        self.since = min(source.places[0] for source in self.sources.values())
+        return Finding(WARN, 0.0, None, None, (float(least),), tuple(found)[:1])
 
     def _far_below(self, found: Mapping[str, float], at: tuple[float, ...]) -> Finding:
         """INFO where each evaluation of a data set was far below the training reward, both from 0 to 1."""
@@ -429,6 +440,8 @@ class HeldOutFlat(Detector):
     def headline(self, finding: Finding) -> str:
         *rewards, count = finding.extra
         name, also = _names(finding, self.sources)
+        if finding.baseline is None:
+            return f"validation{name} 0 in each of the first {count:.0f} evaluations: check how answers are scored"
         if not rewards:
             score, reward = number(finding.value), number(finding.baseline or 0.0)
             return f"validation{name} {score} where training reward is {reward}, as in each of {count:.0f} evaluations"

@@ -120,12 +120,24 @@ def test_r14_keeps_its_start_where_one_evaluation_is_lucky(seed: int) -> None:
     assert [one.state.value for one in told].count("firing") == 1
 
 
+def test_r14_tells_of_evaluations_that_are_all_0() -> None:
+    told = first(play(150, reward_mean=noisy(0.4), val_score=every(10, [0.0] * 15)), "R14")
+    assert (told.level, told.since_step) == (Level.WARN, 10)
+    assert "validation 0 in each of the first 5 evaluations" in told.message
+    ended = play(150, reward_mean=noisy(0.4), val_score=every(10, [0.0] * 6 + [0.1] * 9))
+    assert [event.state.value for event in ended.events if event.rule == "R14"] == ["firing", "recovered"]
+    for scores in ([0.0] * 4 + [0.1] * 11, [0.1] + [0.0] * 14):
+        assert not alarms(play(150, reward_mean=noisy(0.4), val_score=every(10, scores)), "R14")
+    assert not alarms(play(150, reward_mean=noisy(0.4), val_score=every(10, [0.0] * 15), val_acc=every(10, [0.3] * 15)))
+    assert not alarms(play(150, reward_mean=lambda r: min(0.0, r / 50 - 1), val_score=every(10, [0.0] * 15)), "R14")
+
+
 @each_row(
     ("reward", "scores"),
     [
         (rising(), [0.3 + 0.02 * i for i in range(15)]),
         (rising(), wobble(0.95, 0.005, 4)),
-        (rising(), [0.0] * 15),
+        (rising(), [0.01] * 15),
         (rising(), wobble(0.07, 0.01, 4)),
         (rising(), wobble(0.75, 0.01, 4)),
         (noisy(0.4), wobble(0.31, 0.01, 4)),
