@@ -786,8 +786,6 @@ NAMES = "metrics in one chart: reward, entropy by tokens"
 
 
 class MetricMarks:
-    """The marked metrics, in order of marking."""
-
     def __init__(self) -> None:
         self.targets: tuple[Target, ...] = ()
 

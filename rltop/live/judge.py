@@ -76,7 +76,6 @@ class JobStatus(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether it ended before it was done."""
         return self.state in ("dead", "interrupted")
 
     @property

@@ -576,7 +576,6 @@ class LogReader:
 
 
 def _signs_in(data: bytes) -> list[int]:
-    """Offsets of signs of relevant lines, ascending."""
     found = []
     for needle in _NEEDLES:
         at = data.find(needle)

@@ -215,8 +215,6 @@ class StepTiming(NamedTuple):
 
 
 class Level(enum.IntEnum):
-    """Severity of a finding."""
-
     NO_DATA = 0
     OK = 1
     INFO = 2

@@ -186,7 +186,6 @@ def value_with_step(found: Value | None) -> str:
 def value_column(
     head: str, read: Callable[[T], Value | None], priority: int, say: Callable[[Value | None], str] = value_text
 ) -> Column[T]:
-    """A sortable column of numbers."""
     return Column(
         head, lambda one: (say(read(one)), "value"), priority=priority, sort=lambda one: value_of(read(one))
     )  # fmt: skip

@@ -460,7 +460,6 @@ class RuleContext(Cloned):
         self._lr_moved = 0
 
     def advance(self, observation: Observation) -> None:
-        """Move on to the next record."""
         self.observation = observation
         self.values = values = observation.values
         self._evaluations = None

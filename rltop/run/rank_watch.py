@@ -34,8 +34,6 @@ _Waiting = tuple[int, int, float | None, Mapping[str, float]]
 
 
 class RankTap:
-    """Receives the closed rows of one rank."""
-
     sees_open_row = False
 
     def __init__(self, watch: RankWatch, rank: str) -> None:

@@ -51,7 +51,6 @@ _SPELLING = {"enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "backspace"
 
 
 def spell(keys: str) -> list[str]:
-    """Labels for Textual's comma-separated key names."""
     return [_spell(key) for key in keys.split(",")]
 
 

@@ -287,8 +287,6 @@ _SOME = 3
 
 
 class StepFiles(RolloutSource):
-    """A folder with one file per step."""
-
     def __init__(self, folder: str, kind: str, prefix: str) -> None:
         """The files `<prefix><step>.<kind>` of a folder; `kind` is jsonl or parquet."""
         super().__init__(folder)
