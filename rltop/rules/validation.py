@@ -341,7 +341,8 @@ class HeldOutFlat(Detector):
         """WARN where each evaluation of every data set was exactly 0, unless the training reward is 0 at best."""
         told, reward = context.observation.instances.get(METRIC, found), context.reward
         least = min([0 if any(one.held) or one.top else one.seen for one in context.histories.values()], default=0)
-        if least < self.thresholds["zeros"] or any(told.values()) or reward.value == reward.top == 0.0:
+        is_young = least < self.thresholds["zeros"] or context.record < self.thresholds["young"]
+        if is_young or any(told.values()) or reward.value == reward.top == 0.0:
             return None
         self.since = min(source.places[0] for source in self.sources.values())
         return Finding(WARN, 0.0, None, None, (float(least),), tuple(found)[:1])
