@@ -18,6 +18,7 @@ from rltop.pages.signals import (
     formula,
     generic_signal,
     is_turned,
+    moving_first,
     narrowest_signals,
     primary,
     signal_of,
@@ -117,28 +118,11 @@ def _rows_of(part: Snapshot, wanted: OverviewRow, signals: Sequence[Signal]) -> 
             yield Choice(title, signal, others, "", part.role)
         return
     if name == "val_score":
-        signals = _moving_first(part, wanted, signals)
+        signals = moving_first(part, wanted.metrics, signals)
     remark = _sources(part, signals) if name == "val_score" else ""
     others = 0 if remark else len(signals) - 1
     remark = remark or _remark(part, name, wanted.trailing_metrics)
     yield Choice(signals[0].metric.title, signals[0], others, remark, part.role)
-
-
-def _moving_first(part: Snapshot, wanted: OverviewRow, signals: Sequence[Signal]) -> Sequence[Signal]:
-    """The validation scores, beginning with another one if the first has been the same throughout and that has not."""
-    if _moves(part, signals[0]):
-        return signals
-    from rltop.rules.evaluations import QUANTITIES, WORD  # noqa: PLC0415 - few scores never move
-
-    beside = [one for name in (*wanted.metrics, "val_aux") for one in signals_of(part).get(name, ())]
-    moving = next((one for one in beside if WORD.split(one.key)[-1] in QUANTITIES and _moves(part, one)), None)
-    return signals if moving is None else (moving, *(one for one in signals if one is not moving))
-
-
-def _moves(part: Snapshot, signal: Signal) -> bool:
-    now, first = part.stream.latest(signal.key, part.at_step), part.stream.head(signal.key, part.at_step).values
-    logged = {value for value in first if value == value} | ({now.value} if now is not None else set())
-    return len(logged) > 1
 
 
 def _sources(snapshot: Snapshot, signals: Sequence[Signal]) -> str:

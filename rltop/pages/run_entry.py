@@ -12,7 +12,7 @@ from rltop import units
 from rltop.model import Direction, Label, Level, NonFinite, RunState, Unit, Verdict, VerdictState
 from rltop.pages.alerts import alert_name, incident_count, is_of_now, origin, worst_before
 from rltop.pages.header import BROKEN_OFF, STATE_ROLES, UNDER_WAY, age_text, eta_of, pace_of, paint_state
-from rltop.pages.signals import extreme, nonfinite_since, primary
+from rltop.pages.signals import extreme, moving_first, nonfinite_since, primary
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.table import Cell, Column
 from rltop.run.past import LIVENESS_RULE, Alert
@@ -278,12 +278,15 @@ def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     first, last = snapshot.stream.first_step, snapshot.step
     if signal is None or first is None or last is None or signal.metric.direction not in _SIDES:
         return None
+    is_top = signal.metric.direction is Direction.UP
+    if signal.metric.name == "val_score":
+        signal = moving_first(snapshot, names, [signal])[0]
     stride = max(1, -(-(last - first + 1) // _BUCKETS))
     buckets = snapshot.part.memo.buckets(signal.key, stride, first - first % stride, last + 1)
     known = [one for one in buckets if one.count]
     if not known:
         return None
-    value, steps = extreme(snapshot, signal, known, is_top=signal.metric.direction is Direction.UP)
+    value, steps = extreme(snapshot, signal, known, is_top=is_top)
     return Value(value, signal.metric.unit, steps[0])
 
 

@@ -645,3 +645,20 @@ def braces(keys: Sequence[str]) -> str:
     while end and end[0] not in _BOUNDARIES:
         end = end[1:]
     return f"{start}{{{','.join(rest[: len(rest) - len(end)] for rest in rests)}}}{end}"
+
+
+def moving_first(part: Snapshot, names: Sequence[str], signals: Sequence[Signal]) -> Sequence[Signal]:
+    """The validation scores, beginning with another one if the first has been the same throughout and that has not."""
+    if _moves(part, signals[0]):
+        return signals
+    from rltop.rules.evaluations import QUANTITIES, WORD  # noqa: PLC0415 - few scores never move
+
+    beside = [one for name in (*names, "val_aux") for one in signals_of(part).get(name, ())]
+    moving = next((one for one in beside if WORD.split(one.key)[-1] in QUANTITIES and _moves(part, one)), None)
+    return signals if moving is None else (moving, *(one for one in signals if one is not moving))
+
+
+def _moves(part: Snapshot, signal: Signal) -> bool:
+    now, first = part.stream.latest(signal.key, part.at_step), part.stream.head(signal.key, part.at_step).values
+    logged = {value for value in first if value == value} | ({now.value} if now is not None else set())
+    return len(logged) > 1

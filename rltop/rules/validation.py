@@ -16,7 +16,17 @@ from operator import mul
 
 from rltop.model import Algorithm, Level
 from rltop.rules.context import RewardTrack, RuleContext
-from rltop.rules.evaluations import HELD, METRIC, OF_LEVEL, RETURN, EvaluationHistory, metric_of, noise_of
+from rltop.rules.evaluations import (
+    HELD,
+    METRIC,
+    OF_LEVEL,
+    QUANTITIES,
+    RETURN,
+    WORD,
+    EvaluationHistory,
+    metric_of,
+    noise_of,
+)  # fmt: skip
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, Subject
 from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of, mean_and_error, median_of
 from rltop.structs import NamedTuple
@@ -339,10 +349,12 @@ class HeldOutFlat(Detector):
 
     def _never_above_zero(self, found: Mapping[str, float], context: RuleContext) -> Finding | None:
         """WARN where each evaluation of every data set was exactly 0, unless the training reward is 0 at best."""
-        told, reward = context.observation.instances.get(METRIC, found), context.reward
+        instances, reward = context.observation.instances, context.reward
+        aux = instances.get("val_aux", {"score": context.values.get("val_aux", 0.0)})
+        told = [*instances.get(METRIC, found).values(), *(aux[one] for one in aux if WORD.split(one)[-1] in QUANTITIES)]
         least = min([0 if any(one.held) or one.top else one.seen for one in context.histories.values()], default=0)
         is_young = least < self.thresholds["zeros"] or context.record < self.thresholds["young"]
-        if is_young or any(told.values()) or reward.value == reward.top == 0.0:
+        if is_young or any(told) or reward.value == reward.top == 0.0:
             return None
         self.since = min(source.places[0] for source in self.sources.values())
         return Finding(WARN, 0.0, None, None, (float(least),), tuple(found)[:1])

@@ -12,7 +12,7 @@ from tables import each_row
 
 from rltop.model import Label, Level, RunState, Unit
 from rltop.pages.alerts import alert_name
-from rltop.pages.run_entry import REWARDS, Entries, RunEntry, Value, best, read_entry
+from rltop.pages.run_entry import REWARDS, VALIDATIONS, Entries, RunEntry, Value, best, read_entry
 from rltop.pages.runs import HEAD_ROWS, by_attention, matching, paint_runs, read_query, run_columns
 from rltop.rows.glyphs import UNICODE, cell_width, glyph_set
 from rltop.rows.rows import TargetKind
@@ -305,6 +305,17 @@ def test_the_best_value_of_a_long_run_carries_its_own_step():
     run = run_of(verl_lines((n, {"critic/rewards/mean": 0.5 + (n == 1777)}) for n in range(1, 2001)))
     found = best(Snapshot(run), REWARDS)
     assert found is not None and (found.value, found.step) == (1.5, 1777)
+
+
+def test_the_best_evaluation_is_of_a_data_set_that_moves_as_on_the_overview():
+    run = run_of(
+        verl_lines(
+            (n, {"val/test_score/a": 0.0, "val/reward/accuracy": 0.3 + n / 100, "critic/rewards/mean": 0.5})
+            for n in range(1, 11)
+        )
+    )
+    found = best(Snapshot(run), VALIDATIONS)
+    assert found is not None and (found.value, found.step) == (0.4, 10)
 
 
 def crowded():

@@ -129,6 +129,7 @@ def test_r14_tells_of_evaluations_that_are_all_0() -> None:
     for scores in ([0.0] * 4 + [0.1] * 11, [0.1] + [0.0] * 14):
         assert not alarms(play(150, reward_mean=noisy(0.4), val_score=every(10, scores)), "R14")
     assert not alarms(play(150, reward_mean=noisy(0.4), val_score=every(10, [0.0] * 15), val_acc=every(10, [0.3] * 15)))
+    assert not alarms(play(150, reward_mean=noisy(0.4), val_score=every(10, [0.0] * 15), val_aux=every(10, [0.3] * 15)))
     assert not alarms(play(150, reward_mean=lambda r: min(0.0, r / 50 - 1), val_score=every(10, [0.0] * 15)), "R14")
 
 
