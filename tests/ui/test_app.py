@@ -504,7 +504,7 @@ async def test_the_palette_finds_metrics_verdicts_themes_and_actions() -> None:
         for typed, page in (
             ("clipfrac", MetricPage),
             ("reward crash", VerdictPage),
-            ("where the time", TimingPage),
+            ("step time is spent", TimingPage),
         ):
             await ask_palette(pilot, typed)
             await press(pilot, "down", "enter")
