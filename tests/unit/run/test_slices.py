@@ -25,7 +25,7 @@ from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 from rltop.store.stream import Stream
 
-LONGEST_S = 0.25
+LONGEST_S = 0.5
 SLICE_MS = 4.0
 ROW = json.dumps({"step": 1, "loss": 0.5, "reward": 0.25, "kl": 0.1}).encode() + b"\n"
 
