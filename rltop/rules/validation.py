@@ -356,7 +356,7 @@ class HeldOutFlat(Detector):
         is_young = least < self.thresholds["zeros"] or context.record < self.thresholds["young"]
         if is_young or any(told) or reward.value == reward.top == 0.0:
             return None
-        self.since = min(source.places[0] for source in self.sources.values())
+        self.since, self.is_excused = min(source.places[0] for source in self.sources.values()), False
         return Finding(WARN, 0.0, None, None, (float(least),), tuple(found)[:1])
 
     def _far_below(self, found: Mapping[str, float], at: tuple[float, ...]) -> Finding:

@@ -124,6 +124,9 @@ def test_r14_tells_of_evaluations_that_are_all_0() -> None:
     told = first(play(150, reward_mean=noisy(0.4), val_score=every(10, [0.0] * 15)), "R14")
     assert (told.level, told.since_step) == (Level.WARN, 10)
     assert "validation 0 in each of the first 5 evaluations" in told.message
+    for reward in (noisy(0.4), rising()):
+        stands = play(150, reward_mean=reward, val_score=every(10, [0.0] * 15))
+        assert [event.state.value for event in stands.events if event.rule == "R14"] == ["firing"]
     ended = play(150, reward_mean=noisy(0.4), val_score=every(10, [0.0] * 6 + [0.1] * 9))
     assert [event.state.value for event in ended.events if event.rule == "R14"] == ["firing", "recovered"]
     for scores in ([0.0] * 4 + [0.1] * 11, [0.1] + [0.0] * 14):
